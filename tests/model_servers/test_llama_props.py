@@ -68,6 +68,14 @@ async def test_what_servers_say(answer: bytes, props: Props) -> None:
         assert await props_of(address) == props
 
 
+@pytest.mark.parametrize(("size", "props"), [(256 << 10, Props(4)), ((256 << 10) + 1, Props())])
+async def test_the_longest_response_that_is_read(size: int, props: Props) -> None:
+    """A chat template may be long, but a MiB of JSON may take a tenth of a second of the event loop."""
+    begin, end = b'{"chat_template": "', b'", "total_slots": 4}'
+    async with server(OK + begin + b"x" * (size - len(begin + end)) + end) as address:
+        assert await props_of(address) == props
+
+
 async def test_a_server_that_demands_a_key() -> None:
     """It is asked with its own."""
     requests = list[bytes]()

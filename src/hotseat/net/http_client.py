@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, Bytes, Seconds
     from hotseat.net.happy_eyeballs import Connector
 
-MOST_BYTES: Bytes = 1 << 20
+MOST_BYTES: Bytes = 256 << 10
+"""Of a body that is parsed: a MiB of JSON may take 150 ms of the event loop."""
 LONGEST_HEAD: Bytes = 64 << 10
 MOST_LINES, MOST_CHUNKS = 128, 4096
 """Of a response, lines of interim heads included; each costs a call, and more would block the event loop."""

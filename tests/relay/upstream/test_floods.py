@@ -25,6 +25,7 @@ from tests.support.loop_turns import Turns
 from tests.support.relay_rig import HELLO, chat
 from tests.support.waiting import come_true
 
+from hotseat.api.routes.llama_cpp_props import LONGEST_PROPS
 from hotseat.catalog.spec import LoadingState
 from hotseat.fleet.host_http import MOST_OF_A_LIST
 from hotseat.model_servers.own_metrics import LARGEST
@@ -290,5 +291,5 @@ def test_every_own_request_limits_what_it_reads() -> None:
     limits = {words.get("most", "MOST_BYTES") for words in calls.values()}
 
     assert len(calls) >= 9
-    assert limits == {"0", "MOST_BYTES", "MOST_SHOWN", "LARGEST + 1", "most + 1"}
-    assert max(MOST_BYTES, MOST_SHOWN, LARGEST + 1, MOST_OF_A_LIST + 1) <= 4 * MiB + 1
+    assert limits == {"0", "MOST_BYTES", "MOST_SHOWN", "LONGEST_PROPS", "LARGEST + 1", "most + 1"}
+    assert max(MOST_BYTES, MOST_SHOWN, LONGEST_PROPS, LARGEST + 1, MOST_OF_A_LIST + 1) <= 4 * MiB + 1

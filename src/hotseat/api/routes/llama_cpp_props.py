@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["llama.cpp's router"])
 
-LONGEST_PROPS_S = 5.0
+LONGEST_PROPS_S, LONGEST_PROPS = 5.0, 1 << 20
 _checked = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -70,7 +70,7 @@ async def asked(address: Address, credentials: str | None) -> Response:
     """The model server's own answer, if it is JSON: anything else could be a page with our rights."""
     lines = f"Authorization: {credentials}\r\n".encode("latin-1") if credentials else b""
     try:
-        answer = await fetch(address, "/props", Connector(), lines=lines, within=LONGEST_PROPS_S)
+        answer = await fetch(address, "/props", Connector(), lines=lines, within=LONGEST_PROPS_S, most=LONGEST_PROPS)
         whole = _checked(answer.body.decode())  # not its values: a million of them would block others
         return Response(bytes(whole), answer.status, media_type="application/json")
     except (OSError, ValueError, RecursionError):
