@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.model_servers.test_sleep_hooks import LEVEL_1, put_to_sleep, vllm, wake_up
 from tests.support.fake_launcher import catalog
+from tests.support.hanging_disk import hanging
 from tests.support.llama import REPOSITORY
-from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, grandchild_in, is_alive, model
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, command_for, grandchild_in, is_alive, model
 from tests.support.waiting import PATIENCE_S, come_true, come_true_async
 
 from hotseat.catalog.spec import GpuChoice
@@ -96,6 +97,18 @@ async def test_an_adopted_server_is_like_any_other(former: SupervisorRig) -> Non
     assert (how, said) == ("exited with code 0", ["asked to end"])
     assert description.fingerprint == fingerprint_of(spec)
     assert (description.model, description.launch, description.sleep) == ("qwen", before.launch, None)
+
+
+async def test_a_server_is_adopted_whose_disk_does_not_respond(former: SupervisorRig, folder: Path) -> None:
+    """It has read its files, and requests of all models would wait for the disk."""
+    spec = model("", argv=("sh", "-c", 'exec "$@"', str(folder / "m.gguf"), *command_for("healthy", "${PORT}")))
+    await former.ready(spec)
+    async with successor_of(former) as supervisor:
+        (description,) = await supervisor.taken()
+        with hanging(folder):
+            adopted = supervisor.adopt(NINE, description, spec)
+
+    assert adopted.launch == NINE
 
 
 async def test_an_adopted_server_behind_a_script_is_shown_as_before(former: SupervisorRig) -> None:

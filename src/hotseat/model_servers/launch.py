@@ -13,6 +13,7 @@ from hotseat.model_servers.api_key import authorization
 from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.launch_failures import LaunchFailures, Trouble
 from hotseat.model_servers.launch_processes import LaunchProcesses
+from hotseat.model_servers.load_progress import LoadProgress
 from hotseat.model_servers.own_download import downloads_itself
 from hotseat.model_servers.port_owner import describe_process, listener_of, owner_of
 from hotseat.model_servers.ports import is_taken
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.filled_recipe import FilledRecipe
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.identifiers import Address, Seconds
+    from hotseat.identifiers import Address, Bytes, Seconds
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import PortLease, Ports
@@ -46,6 +47,7 @@ class Launch:
         self._processes = LaunchProcesses(spec, environ, guard, output)
         self._failures = LaunchFailures(spec, output)
         self._child: Child | None = None
+        self._progress: LoadProgress | None = None
         self._is_wanted = True
 
     @property
@@ -54,7 +56,7 @@ class Launch:
         return self._child.pid if self._child and not self._child.gone.done() else None
 
     def share_taken_in(self) -> float | None:
-        return self._child.share_taken_in() if self._child else None
+        return self._progress.share(self._child.pid) if self._child and self._progress else None
 
     async def bring_up(self) -> RunningServer:
         """Return when the server is ready; LoadFailed: it is not, and none of its processes is left."""
@@ -116,9 +118,10 @@ class Launch:
     async def _start(self, recipe: FilledRecipe, lease: PortLease | None) -> RunningServer:
         await refuse_if_taken(recipe.address)
         self._check_wanted()
+        progress = self._progress = LoadProgress(recipe.argv)  # before the start: whatever fails must leave no process
         child = self._child = await self._processes.start_server(recipe, lease)
         self._check_wanted()
-        address, header = await self._until_ready(child, recipe)
+        address, header = await self._until_ready(child, recipe, progress.weight)
         self._check_wanted()
         listener, is_ours = await asyncio.to_thread(listener_of, address, child.pid, child.marker)
         self._check_wanted()
@@ -127,8 +130,8 @@ class Launch:
         upstream = Upstream(address, child.pid, listener, self._key)
         return RunningServer(self._spec, self._environ, self._processes, self._failures, child, upstream, header)
 
-    async def _until_ready(self, child: Child, recipe: FilledRecipe) -> Ready:
-        within_s = self._spec.health_check_timeout_s or deadline_s(child.progress.weight)
+    async def _until_ready(self, child: Child, recipe: FilledRecipe, weight: Bytes) -> Ready:
+        within_s = self._spec.health_check_timeout_s or deadline_s(weight)
         does_download = downloads_itself(recipe.argv, environment(self._environ, recipe.env))
         lines = authorization(self._key)
         return await ReadinessWait(self.model, child, recipe, within_s, lines, does_download=does_download).ready()

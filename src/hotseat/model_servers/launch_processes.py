@@ -11,7 +11,6 @@ from hotseat.catalog.template import PID, PORT, fill_hole
 from hotseat.model_servers.api_key import KEYS_VARIABLES
 from hotseat.model_servers.guarded_process import Order
 from hotseat.model_servers.launch_env import environment, find_program
-from hotseat.model_servers.load_progress import LoadProgress
 from hotseat.model_servers.output import Pipe
 from hotseat.model_servers.server_process import Child
 
@@ -36,17 +35,16 @@ class LaunchProcesses:
         order = Order(
             find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
         )
-        progress = LoadProgress(recipe.argv)  # before the start: whatever fails must leave no process
         self._conceal_secrets(recipe)
         if lease:
             lease.vacate()
-        return self._child_of(await self._run(order), recipe, lease, progress)
+        return self._child_of(await self._run(order), recipe, lease)
 
     def adopt_server(self, taken: TakenServer, recipe: FilledRecipe, lease: PortLease | None) -> Child:
         """A server that another hotseat process has started."""
         self._conceal_secrets(recipe)
         taken.output.lead_to(self._output)
-        return self._child_of(taken.process, recipe, lease, LoadProgress(recipe.argv))
+        return self._child_of(taken.process, recipe, lease)
 
     async def run_hook(self, argv: tuple[str, ...], pid: int, port: int) -> GuardedProcess:
         """Start a program that puts the server to sleep or wakes it; OSError if it cannot be run."""
@@ -57,14 +55,12 @@ class LaunchProcesses:
         keys = (self._environ.get(name) for name in KEYS_VARIABLES.values())
         self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets, *filter(None, keys)))
 
-    def _child_of(
-        self, process: GuardedProcess, recipe: FilledRecipe, lease: PortLease | None, progress: LoadProgress
-    ) -> Child:
+    def _child_of(self, process: GuardedProcess, recipe: FilledRecipe, lease: PortLease | None) -> Child:
         if lease:
             process.gone.add_done_callback(lambda _: lease.release())
         stop, env = recipe.stop_argv(process.pid), environment(self._environ, recipe.env)
         run_stop = partial(self._run_beside, stop, env) if stop else None
-        return Child(process, self._spec.unload_timeout_s, run_stop, lease.port if lease else None, progress)
+        return Child(process, self._spec.unload_timeout_s, run_stop, lease.port if lease else None)
 
     async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> GuardedProcess:
         try:

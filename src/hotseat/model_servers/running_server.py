@@ -65,9 +65,6 @@ class RunningServer:
         """What the server demands of whoever asks it; empty: nothing."""
         return key_of(self.recipe.argv, environment(self._environ, self.recipe.env))
 
-    def share_taken_in(self) -> float | None:
-        return self._child.share_taken_in()
-
     async def while_wanted(
         self, doing: Callable[[], Coroutine[Any, Any, T]], done: str, within_s: Seconds | None = None
     ) -> T | None:

@@ -11,10 +11,13 @@ from hotseat.identifiers import Address, DeviceName, HostName, LaunchId, ModelNa
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import Bytes
 
 VERSION = 1
 WITH_KEY = 2
 """Not understood by a hotseat that would send the server no key: it starts the model anew."""
+USUAL_WEIGHT: Bytes = 4 << 30
+"""Of a model whose files are not on its command line, or that a hotseat has started which did not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class KeptIn:
     folder: str
     basis: str
     """What they depend on, as it was when the server was started."""
+    weight: Bytes = USUAL_WEIGHT
+    """Of the model's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ def _read(said: Any, pid: int) -> ServerDescription | None:
 
 
 def _kept_in(said: Any) -> KeptIn | None:
-    return KeptIn(str(said["folder"]), str(said["basis"])) if said else None
+    return KeptIn(str(said["folder"]), str(said["basis"]), int(said.get("weight", USUAL_WEIGHT))) if said else None
 
 
 def fingerprint_of(spec: ModelSpec) -> str:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Seconds
     from hotseat.model_servers.guarded_process import GuardedProcess
-    from hotseat.model_servers.load_progress import LoadProgress
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +24,9 @@ class Child:
         unload_timeout_s: Seconds,
         run_stop: Callable[[], Awaitable[GuardedProcess]] | None,
         port: int | None,
-        progress: LoadProgress,
     ) -> None:
         """`port` is what its `${PORT}` is; None: its command has none."""
-        self._process, self.port, self.progress = process, port, progress
+        self._process, self.port = process, port
         self._unload_timeout_s = unload_timeout_s
         self._run_stop = run_stop
         self.was_asked_to_end = False
@@ -37,9 +35,6 @@ class Child:
         self.marker = process.marker
         self.gone = process.gone
         """Done when no process of the tree is left."""
-
-    def share_taken_in(self) -> float | None:
-        return self.progress.share(self.pid)
 
     async def exited(self) -> str:
         """How it ended, once no process of the tree is left."""

@@ -80,8 +80,8 @@ class Supervisor:
         return {launch.model: launch.pid for launch in self._all() if launch.pid is not None}
 
     def share_taken_in(self, model: ModelName) -> float | None:
-        """The share of its files that the model's newest server has read; None: unknown."""
-        launches = [launch for launch in self._all() if launch.model == model]
+        """The share of its files that the model's newest server has read so far; None: unknown, or none is starting."""
+        launches = [launch for launch in self._starting.values() if launch.model == model]
         return launches[-1].share_taken_in() if launches else None
 
     def _all(self) -> list[Launch | RunningServer]:

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.conversations_disk import LARGER, MIB, QWEN
+from tests.support.conversations_rig import stand_in
+from tests.support.hanging_disk import hanging
 
+from hotseat.identifiers import Address, LaunchId
 from hotseat.model_servers.conversations.manager import Kept
 from hotseat.model_servers.conversations.part import NotKept
 from hotseat.model_servers.conversations.saved_file import Origin
 from hotseat.model_servers.conversations.slots_api import Moved
+from hotseat.model_servers.server_description import KeptIn, ServerDescription, read_description
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from pathlib import Path
 
     from tests.support.conversations_disk import ConversationsDisk
 
@@ -79,3 +84,27 @@ async def test_only_files_of_some_models_are_kept(disk: ConversationsDisk) -> No
     await disk.conversations.remove_leftovers({QWEN.model})
 
     await disk.has_only(kept)
+
+
+def described(kept: KeptIn) -> ServerDescription:
+    """A server that saves its conversations, as another process says."""
+    address = Address("127.0.0.1", 1)
+    return ServerDescription(QWEN.model, LaunchId(1), 1, address, 1, None, "f00", (), 0.0, conversations=kept)
+
+
+async def test_a_server_is_adopted_whose_disk_does_not_respond(disk: ConversationsDisk, tmp_path: Path) -> None:
+    """What is known of its files is what the earlier process says."""
+    kept = KeptIn(str(disk.files.open()), "as then", weight=7 * MIB)
+    with hanging(tmp_path / "models"):
+        disk.conversations.adopt(LaunchId(9), stand_in("-m", str(tmp_path / "models/m.gguf")), {}, described(kept))
+
+    assert disk.conversations.kept_in(LaunchId(9)) == kept
+
+
+def test_an_earlier_version_does_not_say_how_large_the_files_are() -> None:
+    """The server is adopted, and what it has saved before is still its own."""
+    said = described(KeptIn("/cache/0123456789abcdef", "as then")).as_json()
+    del said["conversations"]["weight"]
+
+    assert read_description(said, 1) == described(KeptIn("/cache/0123456789abcdef", "as then"))
+    assert Origin(QWEN.model, QWEN.fingerprint, 7 * MIB) == QWEN

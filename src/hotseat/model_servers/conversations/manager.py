@@ -79,7 +79,7 @@ class Conversations:
     def kept_in(self, launch: LaunchId) -> KeptIn | None:
         """Where a server saves them; None: it saves none."""
         server = self._servers.get(launch)
-        return KeptIn(server.folder, server.start.basis) if server else None
+        return KeptIn(server.folder, server.start.basis, server.start.weight) if server else None
 
     def end(self, launch: LaunchId) -> None:
         """The process of a server is gone: what it has written since the last save is removed."""
@@ -117,9 +117,11 @@ class Conversations:
         """A server that an earlier process has started goes on, if it saves into our folder."""
         shared = self._files.folder.shared
         folder = shared[0] if shared else None
-        if not description.conversations or description.conversations.folder != str(folder):
+        kept = description.conversations
+        if not kept or kept.folder != str(folder):
             return
-        start = ServerStart.earlier(spec, environment(environ, spec.recipe.env), description.conversations.basis)
+        env = environment(environ, spec.recipe.env)
+        start = ServerStart(spec.name, spec.recipe, env, kept.basis, kept.weight)
         server = self._servers[launch] = ServerConversations(self._files, self._saves, start, str(folder))
         if record := self._slots.get(launch):
             server.remember(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Origin:
 
     model: ModelName
     fingerprint: str
-    weight: Bytes
+    weight: Bytes = field(compare=False)
     """Of the model's files: computing a token anew takes time in proportion to it."""
 
     def worth(self, tokens: int, size: Bytes, age_s: Seconds) -> float:

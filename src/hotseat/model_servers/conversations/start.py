@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.model_servers.api_key import key_of
 from hotseat.model_servers.conversations.fingerprint import basis_of
 from hotseat.model_servers.load_progress import weight_of
+from hotseat.model_servers.server_description import USUAL_WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, ModelName
-
-USUAL_WEIGHT: Bytes = 4 << 30
-"""Of a model whose files are not on its command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +29,6 @@ class ServerStart:
     def of(spec: ModelSpec, env: Mapping[str, str]) -> ServerStart:
         weight = weight_of(spec.recipe.argv) or USUAL_WEIGHT
         return ServerStart(spec.name, spec.recipe, env, basis_of(spec.recipe, env), weight)
-
-    @staticmethod
-    def earlier(spec: ModelSpec, env: Mapping[str, str], basis: str) -> ServerStart:
-        """Of a server that an earlier process has started, with files as they were then."""
-        return replace(ServerStart.of(spec, env), basis=basis)
 
     @property
     def key(self) -> str:
