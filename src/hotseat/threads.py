@@ -11,6 +11,7 @@ import logging
 import signal
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -24,6 +25,10 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+DISK_S: Seconds = 30.0
+"""For a disk to answer before a start: some need ten seconds to spin up."""
+_looking: set[Hashable] = set()
+"""The places of `look_at_disk` in progress, which may hang: one each."""
 MOST_HANGING = 8
 _hanging: set[Hashable] = set()
 """The places of calls that have not returned in time, and still have not."""
@@ -54,6 +59,26 @@ def begun(name: str, call: Callable[[], T]) -> Future[T]:
     answer.set_running_or_notify_cancel()
     start_thread(name, _settle, answer, call)
     return answer
+
+
+async def look_at_disk(place: Hashable, call: Callable[[], T]) -> T:
+    """For the event loop. TimeoutError: the disk does not respond; at once while an earlier look at this place hangs.
+
+    Places are what is configured, so they are few, and one that hangs holds up no other.
+    """
+
+    def look() -> T:
+        _looking.add(place)
+        try:
+            return call()
+        finally:
+            _looking.discard(place)
+
+    if place not in _looking:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISK_S):
+                return await in_thread("look at the disk", look)
+    raise TimeoutError(f"the disk has not responded within {DISK_S:g} s")
 
 
 def within(limit_s: Seconds, what: str, place: Hashable, call: Callable[[], T]) -> T | None:

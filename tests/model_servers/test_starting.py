@@ -9,15 +9,18 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.supervisor_rig import is_alive, model
+from tests.support.hanging_disk import hanging
+from tests.support.supervisor_rig import command_for, is_alive, model
 from tests.support.waiting import come_true
 
+from hotseat import threads
 from hotseat.errors import LoadFailed
 from hotseat.model_servers import load_progress
 from hotseat.model_servers.os_processes import MARKER, children
 from hotseat.model_servers.readiness_wait import deadline_s
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import SlotsLearned, UpstreamFailed
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +75,40 @@ async def test_a_failure_of_our_own_leaves_no_process(rig: SupervisorRig, monkey
 
     assert guard
     assert children(guard) == []
+
+
+async def test_a_disk_that_does_not_respond(
+    rig: SupervisorRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start fails after a time, and the next one at once; the model loads when the disk is back."""
+    monkeypatch.setattr(threads, "DISK_S", 0.1)
+    words = ("sh", "-c", 'exec "$@"', str(tmp_path / "gone/m.gguf"), *command_for("healthy", "${PORT}"))
+    with hanging(tmp_path / "gone"):
+        first = await rig.failed(model("", argv=words))
+        monkeypatch.setattr(threads, "DISK_S", 600.0)
+        second = await rig.failed(model("", argv=words))
+
+    assert first == "qwen is not ready: the disk has not responded within 0.1 s."
+    assert second == "qwen is not ready: the disk has not responded within 600 s."
+    assert (await rig.ready(model("", argv=words))).model == "qwen"
+
+
+async def test_a_model_is_stopped_while_its_disk_does_not_respond(rig: SupervisorRig, tmp_path: Path) -> None:
+    """It is not started when the disk is back."""
+    server = tmp_path / "gone/server"
+    server.parent.mkdir()
+    server.write_text("#!/bin/sh\necho started\n")
+    server.chmod(0o755)
+    start = rig.next_start(model("", argv=(str(server), "${PORT}")))
+    starting = Tasks().start(rig.supervisor.start(start), "start")
+    with hanging(server.parent):
+        await come_true(lambda: threads._looking)
+        await rig.stop(start)
+    started = await starting
+
+    assert isinstance(started, UpstreamFailed)
+    assert started.error.message == "qwen was stopped while loading"
+    assert rig.tail() == []
 
 
 async def test_a_program_that_does_not_exist_is_named(rig: SupervisorRig) -> None:

@@ -44,5 +44,5 @@ def hanging(folder: Path) -> Iterator[None]:
             yield
         finally:
             responds.set()
-    eventually(lambda: not threads._hanging)
+    eventually(lambda: not (threads._hanging or threads._looking))
     assert on_the_loop == []

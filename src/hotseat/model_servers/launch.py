@@ -22,6 +22,7 @@ from hotseat.model_servers.readiness_wait import ReadinessWait, deadline_s
 from hotseat.model_servers.running_server import RunningServer
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.this_machine import is_here
+from hotseat.threads import look_at_disk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,9 +118,11 @@ class Launch:
 
     async def _start(self, recipe: FilledRecipe, lease: PortLease | None) -> RunningServer:
         await refuse_if_taken(recipe.address)
+        # Before the start: whatever fails must leave no process.
+        order = await look_at_disk(self.model, lambda: self._processes.order(recipe))
+        progress = self._progress = await look_at_disk(self.model, lambda: LoadProgress(recipe.argv))
         self._check_wanted()
-        progress = self._progress = LoadProgress(recipe.argv)  # before the start: whatever fails must leave no process
-        child = self._child = await self._processes.start_server(recipe, lease)
+        child = self._child = await self._processes.start_server(order, recipe, lease)
         self._check_wanted()
         address, header = await self._until_ready(child, recipe, progress.weight)
         self._check_wanted()

@@ -13,6 +13,7 @@ from hotseat.model_servers.guarded_process import Order
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.output import Pipe
 from hotseat.model_servers.server_process import Child
+from hotseat.threads import look_at_disk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,11 +31,13 @@ class LaunchProcesses:
     def __init__(self, spec: ModelSpec, environ: Mapping[str, str], guard: Guard, output: Output) -> None:
         self._spec, self._environ, self._guard, self._output = spec, environ, guard, output
 
-    async def start_server(self, recipe: FilledRecipe, lease: PortLease | None) -> Child:
+    def order(self, recipe: FilledRecipe) -> Order:
+        """Looks for the programs, so not for the event loop; OSError: there is none."""
         env = environment(self._environ, recipe.env)
-        order = Order(
-            find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
-        )
+        program = find_program(recipe.argv[0], env)
+        return Order(program, recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s)
+
+    async def start_server(self, order: Order, recipe: FilledRecipe, lease: PortLease | None) -> Child:
         self._conceal_secrets(recipe)
         if lease:
             lease.vacate()
@@ -64,7 +67,8 @@ class LaunchProcesses:
 
     async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> GuardedProcess:
         try:
-            return await self._run(Order(find_program(argv[0], env), argv, env))
+            program = await look_at_disk((self._spec.name, argv[0]), partial(find_program, argv[0], env))
+            return await self._run(Order(program, argv, env))
         except OSError as problem:
             raise OSError(without(str(problem), self._spec.recipe.secrets)) from problem
 

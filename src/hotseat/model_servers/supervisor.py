@@ -99,11 +99,12 @@ class Supervisor:
         spec, environ = self.environment.on_gpus(command.spec, command.gpus)
         recipe = spec.recipe
         made = with_key(recipe.argv, environment(environ, recipe.env)) if self.environment.makes_keys() else {}
-        environ = self.conversations.start(command.launch, command.spec, {**environ, **made})
+        environ |= made
         launch = Launch(spec, environ, self.guard, self._ports, output, "".join(made.values()))
         self._starting[command.launch] = launch
         await self._taken.ended()
         try:
+            environ |= await self.conversations.start(command.launch, command.spec, environ)  # `launch` has it too
             server = await launch.bring_up()
         except LoadFailed as error:
             self._forget(command.launch)

@@ -10,6 +10,7 @@ from tests.support.conversations_disk import LARGER, MIB, QWEN
 from tests.support.conversations_rig import stand_in
 from tests.support.hanging_disk import hanging
 
+from hotseat import threads
 from hotseat.identifiers import Address, LaunchId
 from hotseat.model_servers.conversations.manager import Kept
 from hotseat.model_servers.conversations.part import NotKept
@@ -84,6 +85,19 @@ async def test_only_files_of_some_models_are_kept(disk: ConversationsDisk) -> No
     await disk.conversations.remove_leftovers({QWEN.model})
 
     await disk.has_only(kept)
+
+
+async def test_a_server_starts_whose_disk_does_not_respond(
+    disk: ConversationsDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It saves no conversations: what they would depend on is unknown."""
+    monkeypatch.setattr(threads, "DISK_S", 0.01)
+    spec = stand_in("-m", str(tmp_path / "models/m.gguf"))
+    with hanging(tmp_path / "models"):
+        variables = await disk.conversations.start(LaunchId(9), spec, {})
+
+    assert variables == {}
+    assert disk.conversations.of_server(LaunchId(9)) is None
 
 
 def described(kept: KeptIn) -> ServerDescription:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from hotseat.model_servers.conversations.saves_in_progress import LEFT_FREE, Sav
 from hotseat.model_servers.conversations.start import ServerStart
 from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.server_description import KeptIn
+from hotseat.threads import look_at_disk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
@@ -59,18 +61,19 @@ class Conversations:
 
     # Servers
 
-    def start(self, launch: LaunchId, spec: ModelSpec, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a server that is about to start. `environ` is hotseat's, which it inherits."""
+    async def start(self, launch: LaunchId, spec: ModelSpec, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables that a server gets which is about to start. `environ` is hotseat's, which it inherits."""
         if not spec.keeps_conversations:
-            return {**environ}
+            return {}
         env = environment(environ, spec.recipe.env)
         try:
+            start = await look_at_disk(spec.name, partial(ServerStart.of, spec, env))
             folder = str(self._files.open())
         except OSError as problem:
             log.warning("conversations cannot be saved model=%s error=%r", spec.name, str(problem))
-            return {**environ}
-        self._servers[launch] = ServerConversations(self._files, self._saves, ServerStart.of(spec, env), folder)
-        return {**environ, FOLDER: folder}
+            return {}
+        self._servers[launch] = ServerConversations(self._files, self._saves, start, folder)
+        return {FOLDER: folder}
 
     def of_server(self, launch: LaunchId) -> ServerConversations | None:
         """None: it saves none."""
