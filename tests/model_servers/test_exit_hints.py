@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         ),
         ("exited with code 125", "Bind for 0.0.0.0:5800 failed: port is already allocated", "end that process, or"),
         ("exited with code 125", "Cannot connect to the Docker daemon at unix:///run/docker.sock.", "start it"),
+        ("exited with code 1", "permission denied while trying to connect to the Docker daemon socket", "start it"),
         (
             "exited with code 125",
             "pull access denied for qwen, repository does not exist",
@@ -50,6 +52,16 @@ def test_an_end_that_is_understood(exit_status: str, line: str, advice: str) -> 
 def test_an_end_that_is_not_understood(exit_status: str) -> None:
     """No advice is better than a guess."""
     assert hint(exit_status, ["all is well"]) == ""
+
+
+@pytest.mark.parametrize("words", ["container name ", "permission denied "])
+def test_long_lines_are_searched_soon(words: str) -> None:
+    """All requests wait meanwhile, and a server may write 256 KiB in one line, or long lines."""
+    began = time.thread_time()
+    for output in ([words * ((256 << 10) // len(words))], [words * ((12 << 10) // len(words))] * 20):
+        assert hint("exited with code 1", output) == ""
+
+    assert time.thread_time() - began < 0.5
 
 
 def test_output_about_files_does_not_explain_a_later_crash() -> None:

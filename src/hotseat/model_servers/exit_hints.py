@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 VMSTAT = Path("/proc/vmstat")
+LONGEST = 512
+"""Of each line so many characters are searched, on the loop that serves all requests: a line may have 256 KiB."""
 LESS_MEMORY = "use a smaller context or quantisation, or declare `memory` so that fewer models run beside it"
 KILLED = f"The kernel killed it because memory ran out: {LESS_MEMORY}"
 BY_SIGNAL = {
@@ -34,12 +36,13 @@ OUT_OF_MEMORY = (
 NO_ENGINE = "The container engine cannot be reached: start it, and let this user use it"
 AT_START = (
     (
-        r"container name .*already in use",
+        r"container name \S+ is already in use",
         "A container with the name in `cmd` already exists: remove it, for example with `docker rm -f NAME`;"
         " `--rm` in `cmd` and a `cmdStop` keep containers from staying",
     ),
     (
-        r"cannot connect to the docker daemon|failed to connect to the docker api|permission denied.* docker daemon",
+        r"cannot connect to the docker daemon|failed to connect to the docker api"
+        r"|permission denied while trying to connect to the docker",
         NO_ENGINE,
     ),
     (
@@ -70,7 +73,7 @@ def hint(exit_status: str, output: Sequence[str], *, oom_kills: int = 0, was_rea
     if is_killed and oom_kills:
         return KILLED
     for pattern, advice in (OUT_OF_MEMORY,) if was_ready else (OUT_OF_MEMORY, *AT_START):
-        if any(re.search(pattern, line, re.IGNORECASE) for line in output):
+        if any(re.search(pattern, line[:LONGEST], re.IGNORECASE) for line in output):
             return advice
     return next((advice for end, advice in (BY_SIGNAL | BY_CODE).items() if exit_status.endswith(end)), "")
 
