@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         ("exited with code 127", "", "program or shared library is missing"),
         ("exited with code 1", "error: invalid argument: --ctx-sise", "does not accept an option of `cmd`"),
         ("exited with code 2", "vllm: error: unrecognized arguments: --tp 2", "does not accept an option of `cmd`"),
+        ("exited with code 2", "error: unexpected argument '--tp' found", "does not accept an option of `cmd`"),
+        ("exited with code 1", "llama-server: unrecognized option `--tp'", "does not accept an option of `cmd`"),
+        ("exited with code 1", "server: invalid option -- 'x'", "does not accept an option of `cmd`"),
         ("exited with code 1", "gguf_init_from_file: failed to open GGUF file 'x.gguf'", "file that `cmd` names"),
         ("exited with code 1", "ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed", "ran out of memory"),
         ("was terminated by SIGABRT", "torch.OutOfMemoryError: CUDA out of memory.", "ran out of memory"),
@@ -51,7 +54,7 @@ def test_an_end_that_is_understood(exit_status: str, line: str, advice: str) -> 
 @pytest.mark.parametrize("exit_status", ["exited with code 1", "exited with code 0", "was terminated by SIGSEGV"])
 def test_an_end_that_is_not_understood(exit_status: str) -> None:
     """No advice is better than a guess."""
-    assert hint(exit_status, ["all is well"]) == ""
+    assert hint(exit_status, ["all is well", "mmap failed: Invalid argument"]) == ""
 
 
 @pytest.mark.parametrize("words", ["container name ", "permission denied "])

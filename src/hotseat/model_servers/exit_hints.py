@@ -1,7 +1,7 @@
 """What an operator can do about a server that ended by itself, as far as its end and its last output tell.
 
-Advice in MAY_PASS is about what may be over later; anything else lasts until somebody follows it, and clients are not
-told to wait.
+Most advice is a guess: a line about a missing file or a used port need not be why the server ended. So clients are told
+not to wait only after an end in LASTING, or where the server rejected an option of `cmd`.
 The hint goes to clients too, so it never quotes the output: that may contain prompts.
 """
 
@@ -33,7 +33,9 @@ OUT_OF_MEMORY = (
     r"out of memory|cudaMalloc failed|(failed|unable) to allocate|cannot allocate memory|bad_alloc",
     f"It ran out of memory: {LESS_MEMORY}",
 )
-NO_ENGINE = "The container engine cannot be reached: start it, and let this user use it"
+REJECTED_OPTION = "It does not accept an option of `cmd`; the server's output names it"
+LASTING = ("code 0", "code 126", "code 127", "SIGILL")
+"""How an exit status ends that the same command will have again."""
 AT_START = (
     (
         r"container name \S+ is already in use",
@@ -43,15 +45,16 @@ AT_START = (
     (
         r"cannot connect to the docker daemon|failed to connect to the docker api"
         r"|permission denied while trying to connect to the docker",
-        NO_ENGINE,
+        "The container engine cannot be reached: start it, and let this user use it",
     ),
     (
         r"manifest unknown|pull access denied|repository does not exist|did not resolve to an alias|image not known",
         "The image of the container is missing and cannot be downloaded: pull or build it",
     ),
     (
-        r"(invalid|unknown|unrecognized|unrecognised|unexpected) (argument|option)|error: the argument",
-        "It does not accept an option of `cmd`; the server's output names it",
+        # with its dash: "Invalid argument" alone is what the kernel says of a call
+        r"(invalid|unknown|unrecognized|unrecognised|unexpected) (argument|option)s?:? ['\"`]?-|error: the argument",
+        REJECTED_OPTION,
     ),
     (r"error while loading shared libraries", "A shared library is missing: set LD_LIBRARY_PATH in `env`"),
     (
@@ -64,7 +67,6 @@ AT_START = (
         " for which hotseat chooses a free port",
     ),
 )
-MAY_PASS = frozenset(("", KILLED, OUT_OF_MEMORY[1], BY_SIGNAL["SIGKILL"], BY_CODE["code 125"], NO_ENGINE))
 
 
 def hint(exit_status: str, output: Sequence[str], *, oom_kills: int = 0, was_ready: bool = False) -> str:

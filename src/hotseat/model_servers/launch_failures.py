@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.catalog.redaction import without
 from hotseat.errors import LoadFailed
-from hotseat.model_servers.exit_hints import MAY_PASS, count_oom_kills, hint
+from hotseat.model_servers.exit_hints import LASTING, REJECTED_OPTION, count_oom_kills, hint
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
@@ -49,32 +49,30 @@ class LaunchFailures:
 
     def crash(self, exit_status: str) -> End:
         """Of a ready server that was not asked to end."""
-        return End(exit_status, tuple(self._last_lines()), self._hint(exit_status, was_ready=True))
+        lines = self._last_lines()
+        return End(exit_status, tuple(lines), self._hint(exit_status, lines, was_ready=True))
 
     def failed_start(self, trouble: Exception) -> LoadFailed:
         why = without(str(trouble), self._spec.recipe.secrets)
         lines = self._last_lines()
+        advice = self._advice(trouble, lines)
+        may_pass = isinstance(trouble, Exited) and not trouble.exit_status.endswith(LASTING)
         where = f"See `hotseat logs {self._spec.name}`" if lines else ""
-        sentences = (f"{self._spec.name} is not ready: {why}", self._advice(trouble), where)
-        return LoadFailed(". ".join(filter(None, sentences)) + ".", output=lines, may_pass=self._may_pass(trouble))
+        sentences = (f"{self._spec.name} is not ready: {why}", advice, where)
+        text = ". ".join(filter(None, sentences)) + "."
+        return LoadFailed(text, output=lines, may_pass=may_pass and advice != REJECTED_OPTION)
 
-    def _advice(self, trouble: Exception) -> str:
+    def _advice(self, trouble: Exception, lines: list[str]) -> str:
         if isinstance(trouble, FileNotFoundError):
             return "Install it, or correct `cmd`"
         if not isinstance(trouble, Exited):
             return ""
         silent = f"It printed nothing: run its command in a terminal (`hotseat show {self._spec.name}` prints it)"
-        return self._hint(trouble.exit_status, was_ready=False) or ("" if self._last_lines() else silent)
+        return self._hint(trouble.exit_status, lines, was_ready=False) or ("" if lines else silent)
 
-    def _may_pass(self, trouble: Exception) -> bool:
-        """A crash that nobody understands may; one that waited in vain for readiness would do so again."""
-        if not isinstance(trouble, Exited) or trouble.exit_status.endswith("code 0"):
-            return False
-        return self._hint(trouble.exit_status, was_ready=False) in MAY_PASS
-
-    def _hint(self, exit_status: str, *, was_ready: bool) -> str:
+    def _hint(self, exit_status: str, lines: list[str], *, was_ready: bool) -> str:
         kills = count_oom_kills() - self._oom_kills_before
-        return hint(exit_status, self._last_lines(), oom_kills=kills, was_ready=was_ready)
+        return hint(exit_status, lines, oom_kills=kills, was_ready=was_ready)
 
     def _last_lines(self) -> list[str]:
         return [line.text for line in self._output.tail(LAST_LINES, since=self._began_at)]
