@@ -66,7 +66,7 @@ async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkey
     result = await Reloader(active, ModelFolders(), cast("ReloadTarget", rig)).reload()
 
     assert "fleet.secret" in result.problems[0]
-    assert active.settings is begun.settings
+    assert active.loaded is begun
     assert rig.outcomes == [False]
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import PATIENCE_S
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hotseat import PROGRAM, Hotseat
-from tests.support.stubs import stub
+from tests.support.processes import environment
+from tests.support.stubs import STUB, stub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,3 +111,17 @@ def test_a_reload_that_names_a_created_key(hotseat: ForkedHotseat) -> None:
     assert 'the API key "root" exists twice' in str(reloaded.json())
     assert hotseat.call("GET", "/v1/models", **bearer("another-secret-for-root")).status == 401
     assert hotseat.call("GET", "/v1/models", **bearer(root)).status == 200
+
+
+def test_a_model_server_gets_a_key_of_its_own(tmp_path: Path) -> None:
+    """Also if no key is in the configuration: other users of the machine cannot ask it either."""
+    program = tmp_path / "llama-server"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {STUB} --name llama "$@"\n')
+    program.chmod(0o755)
+    with ForkedHotseat({"models": {"llama": {"cmd": f"{program} --port ${{PORT}}"}}}, tmp_path) as hotseat:
+        root = first_key(hotseat)
+        loaded = hotseat.call("GET", "/upstream/llama/load", **bearer(root))
+        variables = environment(hotseat.health()["llama"]["pid"])
+
+    assert loaded.status == 200, loaded.body
+    assert b"LLAMA_API_KEY=" in variables

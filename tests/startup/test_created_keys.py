@@ -39,7 +39,7 @@ class World:
 
     def apply(self) -> None:
         self.applied += 1
-        self.accounts.open(self.active.with_created_keys(self.active.settings).access.keys)
+        self.accounts.open(self.active.settings.access.keys)
 
     def names(self) -> list[str]:
         return [account.name for account in self.accounts.all()]

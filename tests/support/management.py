@@ -184,7 +184,7 @@ class Management:
         self._use_keys()
 
     def _use_keys(self) -> None:
-        self.accounts.open(self.active.with_created_keys(self.active.settings).access.keys)
+        self.accounts.open(self.active.settings.access.keys)
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
         return await self.client.get(path, **options)

@@ -21,11 +21,8 @@ class ActiveConfig:
 
     @property
     def settings(self) -> Settings:
-        return self.loaded.settings
-
-    def with_created_keys(self, settings: Settings) -> Settings:
-        """What a configuration and the keys of the commands together allow."""
-        return with_created_keys(settings, self.created_keys)
+        """Of the configuration and the commands together."""
+        return with_created_keys(self.loaded.settings, self.created_keys)
 
 
 def with_created_keys(settings: Settings, keys: Sequence[ApiKey]) -> Settings:

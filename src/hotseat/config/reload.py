@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct, field, structs
 
 from hotseat.catalog.catalog import CatalogChange
+from hotseat.config.active import with_created_keys
 from hotseat.config.changed_keys import changed_keys, shortened
 from hotseat.config.effective import resolved
 from hotseat.config.exposure import refuse_to_serve
@@ -131,7 +132,7 @@ class Reloader:
         # Check the settings that will be active, not those in the file: some stay as they were at startup.
         pending = self._pending(loaded.settings)
         settings = self._as_begun(loaded.settings)
-        if problem := refuse_to_serve(self._active.with_created_keys(settings)):
+        if problem := refuse_to_serve(with_created_keys(settings, self._active.created_keys)):
             return self._kept_old(problem)
         try:
             self._target.renew_certificate()

@@ -132,7 +132,7 @@ class CreatedKeys:
 
 def open_created_keys(shared: Shared, relay: Relay) -> CreatedKeys:
     def apply() -> None:
-        relay.change_policy(shared.policy(shared.active.settings))
+        relay.change_policy(shared.policy())
 
     return CreatedKeys(KeyFile(state_directory(os.environ) / KEYS), shared.active, shared.accounts, apply)
 

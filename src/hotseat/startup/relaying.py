@@ -44,10 +44,9 @@ def make_relay(
     shared: Shared, models: ModelParts, monitoring: Monitoring, management: Address, most_connections: int | None
 ) -> RelayParts:
     """The relay does not listen yet."""
-    policy = shared.policy(shared.active.settings)
     audit_file = AuditFile(state_directory(os.environ) / AUDIT)
     relay = Relay(
-        models.dispatcher, policy, management, monitoring.activity, monitoring.usage,
+        models.dispatcher, shared.policy(), management, monitoring.activity, monitoring.usage,
         most_connections=most_connections, audit_file=audit_file,
     )  # fmt: skip
     relay.context.tracer = monitoring.tracer

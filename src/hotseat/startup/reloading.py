@@ -54,7 +54,7 @@ class ConfigApplier:
         self._models.supervisor.environment.withheld = loaded.withheld_env
         self._models.supervisor.conversations.trim()
         self._models.supervisor.guard.keep_for(grace_of(loaded.settings))
-        self._relay.change_policy(self._policy(loaded.settings))
+        self._relay.change_policy(self._policy())
 
     def change_catalog(self, loaded: Loaded) -> CatalogChange:
         """With what was set for models that are new in it: their folder may have been mounted."""

@@ -19,7 +19,6 @@ from hotseat.state.learned_store import state_directory
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from hotseat.settings import Settings
     from hotseat.startup.preparation import Prepared
 
 
@@ -34,9 +33,9 @@ class Shared(Struct, frozen=True):
     feeds_end: asyncio.Event
     """Set when another process has taken over: clients of endless feeds must connect to it."""
 
-    def policy(self, settings: Settings) -> Policy:
+    def policy(self) -> Policy:
         """Usage of keys, created keys and proofs of other hosts survive a reload."""
-        return Policy(self.active.with_created_keys(settings), self.accounts, self.host_verifier)
+        return Policy(self.active.settings, self.accounts, self.host_verifier)
 
 
 def shared_by_all(start: Prepared) -> Shared:
