@@ -70,7 +70,7 @@ export function App() {
         </div>
       </aside>
       <main id="content" tabIndex={-1}>
-        {hasReloadFailed.value && <RejectedConfig />}
+        {hasReloadFailed.value && <ReloadErrors />}
         <Page key={page} />
       </main>
       <NoticeBar />
@@ -78,11 +78,10 @@ export function App() {
   );
 }
 
-function RejectedConfig() {
+function ReloadErrors() {
   return (
     <p class="banner" role="alert">
-      The newest configuration was rejected; the previous one is still active.{" "}
-      <a href={linkTo("config")}>View errors</a>
+      The last reload of the configuration had errors. <a href={linkTo("config")}>View errors</a>
     </p>
   );
 }

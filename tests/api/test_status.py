@@ -245,6 +245,16 @@ async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(rig: Manage
     assert answer.json()["problems"] == ["config.yaml:5:5: models.qwen.tll: unknown key"]
 
 
+async def test_a_reload_without_the_certificate(rig: Management) -> None:
+    """It is 422 as well, and the message says that all else was reloaded."""
+    rig.reload_result = ReloadResult(problems=("cannot use the certificate",), is_applied=True)
+    answer = await rig.client.post("/hotseat/reload")
+
+    assert answer.status_code == 422
+    assert answer.json()["error"] == "the configuration was reloaded, but not its certificate"
+    assert answer.json()["problems"] == ["cannot use the certificate"]
+
+
 async def test_reading_is_no_way_to_reload(rig: Management) -> None:
     """GET /hotseat/reload is 405, because a reload has an effect."""
     assert (await rig.get("/hotseat/reload")).status_code == 405

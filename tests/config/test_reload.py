@@ -35,6 +35,7 @@ class ReloadRig:
         self._loaded = loaded
         self.outcomes: list[bool] = []
         self.applied: list[Loaded] = []
+        self.certificate: OSError | None = None
 
     def load(self) -> Loaded:
         return self._loaded
@@ -42,7 +43,9 @@ class ReloadRig:
     def in_use(self) -> frozenset[str]:
         return frozenset()
 
-    def renew_certificate(self) -> None: ...
+    def renew_certificate(self) -> None:
+        if self.certificate is not None:
+            raise self.certificate
 
     def apply(self, loaded: Loaded) -> None:
         self.applied.append(loaded)
@@ -78,6 +81,36 @@ async def test_https_stays_as_it_was_at_startup(files: ConfigFiles, caplog: pyte
 
     assert applied.settings.tls is None
     assert "a change of tls takes effect after a restart" in caplog.text
+
+
+async def test_a_certificate_that_cannot_be_read(files: ConfigFiles, caplog: pytest.LogCaptureFixture) -> None:
+    """Everything else is applied, such as the removal of a key; the result, the log and the report name the file."""
+    https = f"{MODEL}tls: {{cert: cert.pem}}\n"
+    rig = ReloadRig(files.load(https))
+    rig.certificate = FileNotFoundError(2, "No such file or directory")
+    active = ActiveConfig(files.load(f"{https}apiKeys: [open-sesame-0123456789]\n"))
+    reloader = Reloader(active, ModelFolders(), cast("ReloadTarget", rig))
+    result = await reloader.reload()
+
+    assert active.settings.access.keys == rig.applied[0].settings.access.keys == ()
+    assert (result.keys, result.is_applied, rig.outcomes) == (("apiKeys",), True, [False])
+    assert "No such file or directory" in result.problems[0]
+    assert "cert.pem" in result.problems[0]
+    assert reloader.report().refused == result.problems
+    assert "the certificate was not renewed" in caplog.text
+    rig.certificate = None
+    assert (await reloader.reload()).problems == ()
+    assert not reloader.has_failed
+
+
+async def test_a_certificate_that_has_moved(files: ConfigFiles) -> None:
+    """The old file may be gone: the reload succeeds and names what takes effect after a restart."""
+    rig = ReloadRig(files.load(f"{MODEL}tls: {{cert: new.pem}}\n"))
+    rig.certificate = FileNotFoundError(2, "No such file or directory")
+    active = ActiveConfig(files.load(f"{MODEL}tls: {{cert: old.pem}}\n"))
+    result = await Reloader(active, ModelFolders(), cast("ReloadTarget", rig)).reload()
+
+    assert (result.pending, result.problems, rig.outcomes) == (("tls",), (), [True])
 
 
 async def test_the_address_for_ollamas_clients_stays_as_it_was_at_startup(

@@ -300,7 +300,7 @@ def test_a_rejected_configuration_is_shown_on_every_page(visit: Visit, hotseat: 
     hotseat.config.write_text(good + "\nlisen: 8080\n")
     assert hotseat.cli("reload").returncode == 3
     for name in ("models", "queue", "playground"):
-        expect(visit.go(name).get_by_role("alert")).to_contain_text("The newest configuration was rejected")
+        expect(visit.go(name).get_by_role("alert")).to_contain_text("The last reload of the configuration had errors")
     page = visit.page
     page.get_by_role("link", name="View errors").click()
     expect(page.locator(".sentences.trouble")).to_contain_text("lisen: unknown key")

@@ -88,11 +88,15 @@ def test_https_as_the_configuration_says(tmp_path: Path) -> None:
     with HttpsHotseat({"tls": {"cert": str(cert)}, "models": {"qwen": TALKS}}, tmp_path) as rig:
         trusted, untrusted = rig.cli("list", **rig.trusting), rig.cli("list", HOTSEAT_URL=rig.trusting["HOTSEAT_URL"])
         cert.write_text("nothing")
-        reloaded = rig.cli("reload", **rig.trusting)
+        rig.write({"tls": {"cert": str(cert)}, "models": {"renamed": TALKS}})
+        reloaded, after = rig.cli("reload", **rig.trusting), rig.cli("list", **rig.trusting)
 
     assert "qwen" in trusted.stdout
     assert "is not trusted (self-signed certificate); name its file or that of" in untrusted.stderr
-    assert "cannot use the certificate" in reloaded.stderr
+    assert "reloaded, but not its certificate" in reloaded.stderr
+    assert f"Check {cert}." in reloaded.stderr
+    assert reloaded.returncode != 0
+    assert "renamed" in after.stdout
 
 
 class HttpsHotseat(Hotseat):

@@ -34,7 +34,7 @@ export const budgets = signal<ByDevice>({});
 /** The memory that models may use on each device now. */
 export const available = signal<ByDevice>({});
 export const yielding = signal("");
-/** The newest configuration was rejected; the one before is active. */
+/** The last reload had errors: the configuration before is active, or only its certificate is the old one. */
 export const hasReloadFailed = signal(false);
 /** null: this host does not belong to a fleet. */
 export const membership = signal<Membership | null>(null);

@@ -40,7 +40,7 @@ function Report({ report }: { report: ConfigReport }) {
   return (
     <>
       <Problems
-        title="Reload failed; previous config still active"
+        title="Errors of the last reload; the config in force is below"
         kind="trouble"
         problems={report.reload_errors}
       />

@@ -191,7 +191,7 @@ class ApiDeps:
     started_at: float
     """Wall-clock time."""
     has_reload_failed: Callable[[], bool] = lambda: False
-    """Was the newest configuration rejected?"""
+    """Did the last reload have errors?"""
     share_read: Callable[[ModelName], float | None] = lambda _: None
     """The share of its files that a loading server has read; None if unknown."""
     context: Callable[[ModelName], int | None] = lambda _: None

@@ -143,7 +143,7 @@ class Models(Schema):
     ]
     devices: list[Device]
     yielding: Annotated[str, Field(description="Reason for a yield of memory; empty: none is active.")]
-    reload_failed: Annotated[bool, Field(description="The newest configuration was rejected; the previous is active.")]
+    reload_failed: Annotated[bool, Field(description="The last reload had errors; `GET /hotseat/config` has them.")]
     failing_loops: Annotated[
         list[str], Field(description="Endless work in the background that fails again and again; the log says why.")
     ]

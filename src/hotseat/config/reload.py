@@ -1,7 +1,8 @@
 """Reloads the configuration.
 
 A new configuration is read and validated completely before anything changes; if it has errors, the old one stays
-active. Files are read in a thread, one reload at a time; the target applies the result to the running parts.
+active. A certificate that cannot be read prevents no other change, such as the removal of a key. Files are read in a
+thread, one reload at a time; the target applies the result to the running parts.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ LOOK_S: Seconds = 0.5
 
 
 class ReloadResult(Struct, frozen=True):
-    """What a reload changed; errors mean that nothing changed."""
+    """What a reload changed."""
 
     change: CatalogChange = field(default_factory=CatalogChange)
     keys: tuple[str, ...] = ()
     """The keys whose values changed."""
     problems: tuple[str, ...] = ()
+    is_applied: bool = False
+    """With problems: only the certificate stays as it was."""
     pending: tuple[str, ...] = ()
     """The keys whose new values take effect after a restart."""
 
@@ -62,7 +65,7 @@ class ConfigReport(Struct, frozen=True):
     """Macros expanded, defaults filled in, secrets removed."""
     problems: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    """Why the last reload failed."""
+    """The errors of the last reload."""
 
 
 class ReloadTarget(Protocol):
@@ -104,7 +107,7 @@ class Reloader:
 
     @property
     def has_failed(self) -> bool:
-        """Was the newest configuration rejected?"""
+        """Did the last reload have errors?"""
         return bool(self._refused)
 
     def report(self) -> ConfigReport:
@@ -114,7 +117,7 @@ class Reloader:
     # The files
 
     async def reload(self) -> ReloadResult:
-        """Validate first and keep the old configuration on failure; apply only the difference."""
+        """Validate first and keep the old configuration if it is wrong; apply only the difference."""
         self.attempts += 1
         async with self._reading:
             return await self._reload()
@@ -134,11 +137,8 @@ class Reloader:
         settings = self._as_begun(loaded.settings)
         if problem := refuse_to_serve(with_created_keys(settings, self._active.created_keys)):
             return self._kept_old(problem)
-        try:
-            self._target.renew_certificate()
-        except (OSError, ssl.SSLError) as problem:
-            return self._kept_old(f"cannot use the certificate: {problem}")
-        return self._apply(replace(loaded, settings=settings, withheld_env=self._withheld(loaded)), pending)
+        problems = () if "tls" in pending else self._renew_certificate()
+        return self._apply(replace(loaded, settings=settings, withheld_env=self._withheld(loaded)), pending, problems)
 
     def _kept_old(self, *problems: str) -> ReloadResult:
         self._refused = problems
@@ -146,6 +146,15 @@ class Reloader:
         for problem in problems:
             log.error("reload failed, previous configuration still active error=%r", problem)
         return ReloadResult(problems=problems)
+
+    def _renew_certificate(self) -> tuple[str, ...]:
+        try:
+            self._target.renew_certificate()
+        except (OSError, ssl.SSLError) as problem:
+            named = " and ".join(str(file) for file in self._active.settings.tls or () if file)
+            log.error("the certificate was not renewed, the old one stays in use file=%r error=%r", named, str(problem))
+            return (f"cannot use the certificate: {problem}. Check {named}. The old one stays in use.",)
+        return ()
 
     def _as_begun(self, settings: Settings) -> Settings:
         """Keep the settings that cannot change while hotseat runs."""
@@ -171,13 +180,13 @@ class Reloader:
         stays = loaded.settings.fleet != self._active.settings.fleet
         return loaded.withheld_env | self._active.loaded.withheld_env if stays else loaded.withheld_env
 
-    def _apply(self, loaded: Loaded, pending: tuple[str, ...]) -> ReloadResult:
+    def _apply(self, loaded: Loaded, pending: tuple[str, ...], problems: tuple[str, ...]) -> ReloadResult:
         before = replace(self._active.loaded, measured=loaded.measured)  # a measurement is no change of a key
         keys = changed_keys(resolved(before), resolved(loaded))
-        self._active.loaded, self._refused = loaded, ()
+        self._active.loaded, self._refused = loaded, problems
         self._target.apply(loaded)
         change = self._target.change_catalog(loaded)
-        self._target.reloaded(success=True)
+        self._target.reloaded(success=not problems)
         log.info(
             "configuration reloaded added=%d restarted=%d removed=%d keys=%r",
             len(change.added),
@@ -185,7 +194,7 @@ class Reloader:
             len(change.removed),
             shortened(keys),
         )
-        return ReloadResult(change, keys, pending=pending)
+        return ReloadResult(change, keys, problems, is_applied=True, pending=pending)
 
     # The folder of models
 

@@ -21,11 +21,13 @@ ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 PIECES = 2000
 """Of its text, in a slice: each is a key, a value or a separator."""
 
+INVALID = "The configuration is invalid and nothing was changed, or only the certificate could not be read."
+
 
 class ConfigReport(Schema):
     resolved: Annotated[dict[str, Any], Field(description="With expanded macros and defaults, without secrets.")]
     warnings: Annotated[list[str], Field(description="Warnings and notes about the active configuration.")]
-    reload_errors: Annotated[list[str], Field(description="Why the last reload failed; empty: it succeeded.")]
+    reload_errors: Annotated[list[str], Field(description="Errors of the last reload; empty: it succeeded.")]
 
 
 class Reloaded(Result):
@@ -53,7 +55,7 @@ async def config(deps: Deps) -> Listing:
     "/reload",
     summary="Reload the configuration; unchanged models keep running",
     response_model=Reloaded,
-    responses={422: {"model": ReloadFailure, "description": "The configuration is invalid; nothing was changed."}},
+    responses={422: {"model": ReloadFailure, "description": INVALID}},
 )
 async def reload(deps: Deps) -> Reloaded | JSONResponse:
     result = await deps.reload()
@@ -61,6 +63,8 @@ async def reload(deps: Deps) -> Reloaded | JSONResponse:
         number = len(result.problems)
         errors = "1 error" if number == 1 else f"{number} errors"
         message = f"the configuration has {errors}; nothing was changed"
+        if result.is_applied:
+            message = "the configuration was reloaded, but not its certificate"
         return JSONResponse({**failure(message), "problems": result.problems}, 422)
     change = result.change
     return Reloaded(
