@@ -351,6 +351,16 @@ def test_a_server_that_would_have_to_listen_where_hotseat_does(
     assert found == ([f"config.yaml:3:15: warning: {said}. {hint}"] if meets else [])
 
 
+@pytest.mark.parametrize(("proxy", "is_warned"), [("http://localhost:9000/v1", True), ("http://localhost:9001", False)])
+def test_a_peer_that_is_hotseat_itself(files: ConfigFiles, proxy: str, is_warned: bool) -> None:
+    """A warning, given once: its requests come back."""
+    said = "peers.me.proxy: is an address of hotseat itself, which listens on 127.0.0.1:9000"
+    hint = "Its requests would come back: remove the peer, or correct its address"
+
+    found = files.warnings(f"{TWO}listen: 9000\npeers:\n  me: {{proxy: '{proxy}', models: [c, d]}}\n")
+    assert found == ([f"config.yaml:6:8: warning: {said}. {hint}"] if is_warned else [])
+
+
 def test_the_address_of_the_command_line_counts_instead_of_that_of_the_file(files: ConfigFiles) -> None:
     """The usual port of hotseat is free for a server if hotseat is started with another one."""
     file = files.write("config.yaml", "models: {m: {cmd: s, proxy: 'http://localhost:8080'}}")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hotseat.config.model_schema import ModelForm
     from hotseat.config.routing_schema import GroupForm
     from hotseat.config.schema import Config
+    from hotseat.identifiers import Address
     from hotseat.settings import Settings
 
 
@@ -186,13 +187,20 @@ def never_fits(size: Bytes, devices: str, budget: Bytes) -> str:
 
 
 def warn_of_own_address(catalog: Catalog, settings: Settings, problems: Problems) -> None:
-    """Warn about each model whose server would have to listen where hotseat does, so that it can never start."""
+    """Warn about each model whose server would have to listen where hotseat does, and each peer that is hotseat."""
+    found: dict[tuple[str, str], Address | None] = {
+        ("models", name): spec.recipe.fixed_address for name, spec in catalog.models.items()
+    }
+    found |= {("peers", remote.peer): remote.address for remote in catalog.remotes.values()}
+    hints = {
+        "models": "Use another port in cmd and proxy, or in listen",
+        "peers": "Its requests would come back: remove the peer, or correct its address",
+    }
     for listen in filter(None, (settings.listen, settings.ollama_listen)):
-        for name, spec in catalog.models.items():
-            address = spec.recipe.fixed_address
+        for (key, name), address in found.items():
             if address and not address.unix_path and address.port == listen[1] and _meet(address.host, listen[0]):
                 said = f"is an address of hotseat itself, which listens on {address_text(listen)}"
-                problems.warn(("models", name, "proxy"), said, "Use another port in cmd and proxy, or in listen")
+                problems.warn((key, name, "proxy"), said, hints[key])
 
 
 def _meet(one: str, other: str) -> bool:
