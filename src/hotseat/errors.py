@@ -234,6 +234,14 @@ class HostUnresponsive(UpstreamError):
     code = "host_unresponsive"
 
 
+class ForwardingLoop(UpstreamError):
+    """A peer sent a request back, directly or through others."""
+
+    status = 508
+    code = "forwarding_loop"
+    retry_helps = False
+
+
 class CancelledByOperator(UpstreamError):
     status = 503
     code = "request_cancelled"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,6 +66,8 @@ class Context:
         self.tracer: Tracer | None = None
         """None: requests are not traced, and a client's `traceparent` passes as it is."""
         self.new_id = numbered()
+        self.via = b"1.1 hotseat-%b" % secrets.token_hex(8).encode()
+        """Names this process in the `Via` of requests to peers, so that it knows those that come back."""
         self.scheme = b"http"
         self.is_draining = False
         """Every response ends its connection."""

@@ -131,6 +131,32 @@ async def test_a_request_that_is_refused_here_is_not_counted_there(open_rig: Ope
     assert rig.relay.context.peer_requests[FAR] == 0
 
 
+async def test_a_request_that_comes_back_from_a_peer_is_refused(rig: RelayRig) -> None:
+    """A peer that is hotseat itself gets a request once: the second time it is not sent out again."""
+    itself = RemoteModel(FAR, "box", Address("127.0.0.1", rig.port), BodyChanges(model_name="far"))
+    rig.dispatcher.catalog = replace(rig.dispatcher.catalog, remotes={"far": itself})
+    answered = await rig.refusal(chat("far"))
+
+    assert answered.status == 508
+    assert b"box/far: the request came back from this peer" in answered.body
+    assert rig.activity.refusals == ["forwarding_loop"]
+    assert [(entry.model, entry.status) for entry in rig.activity.entries] == [("box/far", 508), ("box/far", 508)]
+    assert rig.relay.context.peer_requests[FAR] == 0
+
+
+async def test_a_request_that_has_passed_other_proxies_reaches_a_peer(open_rig: OpenRig, box: ScriptedUpstream) -> None:
+    """The peer is told of all of them; one that has passed this relay already may still use its own models."""
+    rig = await open_rig(models=MODELS, remotes=far(box.address))
+    await rig.send(chat("far", "Via: 1.1 other"))
+    call = await box.call()
+    await call.say(HELLO)
+    others, ours = call.request.all("via")
+    request, answered = await rig.exchange(chat("alpha", f"Via: {others}, {ours}"))
+
+    assert (others, ours.partition("-")[0]) == ("1.1 other", "1.1 hotseat")
+    assert (request["via"], answered.status) == (f"{others}, {ours}", 200)
+
+
 async def test_a_peer_that_takes_too_long_is_given_up(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """A peer that exceeds timeouts.responseHeader is a 502 that names the setting."""
     remotes = far(box.address, timeouts=Timeouts(response_header_s=0.05))

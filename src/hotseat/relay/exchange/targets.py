@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import HOST_TIMEOUTS, LoadingState
+from hotseat.errors import ForwardingLoop
 from hotseat.relay.exchange.early_stream import begin_after_grace
 from hotseat.relay.exchange.exchange import DONE, QUEUED, Queued, Target
 from hotseat.relay.exchange.states import connect
@@ -135,12 +136,15 @@ class PeerModel(Target):
         return self._remote.name
 
     def start(self, exchange: Exchange) -> None:
+        if any(exchange.context.via in value for name, value in exchange.request.head.fields if name.lower() == b"via"):
+            raise ForwardingLoop(f"{self.label}: the request came back from this peer. Correct `peers`, here or there.")
         exchange.request.address_peer(self._remote)
         exchange.accounting.sent_to_peer(self._remote.name)
         connect(exchange, self._remote.address)
 
     def head(self, exchange: Exchange, address: Address) -> bytes:
-        return upstream_head(exchange.context, exchange.request, address, exchange.client.peer, self._remote.api_key)
+        context, key, line = exchange.context, self._remote.api_key, b"Via: %b\r\n" % exchange.context.via
+        return upstream_head(context, exchange.request, address, exchange.client.peer, key, for_peer=line)
 
 
 class FleetHost(Target):

@@ -32,7 +32,14 @@ MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 
 
 def upstream_head(
-    context: Context, request: Request, address: Address, peer: str, api_key: str = "", *, for_host: bytes = b""
+    context: Context,
+    request: Request,
+    address: Address,
+    peer: str,
+    api_key: str = "",
+    *,
+    for_host: bytes = b"",
+    for_peer: bytes = b"",
 ) -> bytes:
     """`api_key` replaces the client's credentials; `for_host` are lines for a fleet host and this request only.
 
@@ -49,7 +56,7 @@ def upstream_head(
         lines += request.trace_by(context.tracer).line
     elif request.traceparent:
         lines += traceparent.line_of(request.traceparent)
-    return framed(lines + for_host, request.head.id_header, request.id, length)
+    return framed(lines + for_host + for_peer, request.head.id_header, request.id, length)
 
 
 def host_head(context: Context, request: Request, where: OtherHost, peer: str, model: ModelName) -> bytes:
