@@ -26,6 +26,8 @@ from hotseat.scheduling.events import OverridesChanged
 from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, WaitingTicket
 from hotseat.scheduling.handover_json import to_json
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.settings import Settings
+from hotseat.startup.models import grace_socket
 from hotseat.startup.taking_over import OldState, adopt, handover_of, recall_memory, record_of, restore_catalog
 from hotseat.state.learned_store import LearnedStore
 from hotseat.state.overrides_store import to_json as to_json_of
@@ -58,6 +60,15 @@ def described(**known: Any) -> ServerDescription:
 
 
 # After a crash
+
+
+@pytest.mark.parametrize("other", [("127.0.0.2", 8080), ("::1", 8080), ("127.0.0.1", 8081)])
+def test_two_hotseats_at_different_addresses_wait_for_their_own_successors(other: tuple[str, int]) -> None:
+    """One that starts at one address must not be given the servers of another that was killed at the same port."""
+    ours, theirs = (grace_socket(Settings(listen=listen)) for listen in (("127.0.0.1", 8080), other))
+
+    assert ours != theirs
+    assert ours.parent == theirs.parent
 
 
 def test_a_server_that_the_configuration_still_has() -> None:

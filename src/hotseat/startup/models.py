@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from hotseat.config.units import address_text
 from hotseat.dispatch.default_model import DefaultModelLoader, Preload
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
@@ -104,8 +105,8 @@ def grace_of(settings: Settings) -> GuardGrace | None:
 
 
 def grace_socket(settings: Settings) -> Path:
-    """Where the guard of a killed hotseat with the same state directory and port waits for the next one."""
-    return state_directory(os.environ) / "guard" / str(settings.listen[1])
+    """Where the guard of a killed hotseat with the same state directory and address waits for the next one."""
+    return state_directory(os.environ) / "guard" / address_text(settings.listen)
 
 
 async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervisor) -> ModelParts:
