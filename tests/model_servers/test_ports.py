@@ -101,6 +101,19 @@ async def test_a_port_comes_back_with_the_end_of_its_server(rig: SupervisorRig) 
     assert second.upstream.address.port > preferred
 
 
+async def test_who_has_a_port(rig: SupervisorRig) -> None:
+    """The model whose server was given it, until that ends; a server that chose its port itself was given none."""
+    ready = await rig.ready(model("healthy"))
+    ports = {ready.upstream.address.port, free_port()}
+    own = free_port()
+    fixed = model("healthy", argv=command_for("healthy", str(own)), proxy=f"http://127.0.0.1:{own}")
+    await rig.ready(fixed)
+    before = rig.supervisor.displaced({*ports, own})
+    await rig.end(ready)
+
+    assert (before, rig.supervisor.displaced({*ports, own})) == (("qwen",), ())
+
+
 async def test_a_port_comes_back_when_nothing_was_started(rig: SupervisorRig) -> None:
     preferred = free_port()
     await rig.failed(model("", argv=("llama-servr", "${PORT}"), preferred_port=preferred))

@@ -31,6 +31,7 @@ from hotseat.catalog.groups import Group
 from hotseat.errors import UnknownModel
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -54,6 +55,16 @@ def test_an_added_model(driver: SchedulerDriver) -> None:
     driver >> changed(with_model(RIG, model("phi"))) << nothing
 
     driver >> arrives(1, "phi") << starts("phi")
+
+
+def test_a_port_that_another_model_always_needs_now(driver: SchedulerDriver) -> None:
+    """The model that was given the port gives it up after its requests, and starts again on another one."""
+    driver.with_ready("qwen", 1)
+    driver >> CatalogChanged(RIG, displaced=(ModelName("qwen"),)) << nothing
+    driver >> arrives(2, "qwen") << nothing
+    driver >> leaves(1) << stops("qwen")
+
+    driver >> exited("qwen") << starts("qwen")
 
 
 def test_a_changed_model_in_use(driver: SchedulerDriver) -> None:

@@ -56,6 +56,10 @@ class Launch:
         """None: its process has not started, or is gone."""
         return self._child.pid if self._child and not self._child.gone.done() else None
 
+    @property
+    def port(self) -> int | None:
+        return self._child.port if self._child else None
+
     def share_taken_in(self) -> float | None:
         return self._progress.share(self._child.pid) if self._child and self._progress else None
 

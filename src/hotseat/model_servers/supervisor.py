@@ -24,7 +24,7 @@ from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamFail
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
@@ -78,6 +78,10 @@ class Supervisor:
         if self.guard.is_handed_over:
             return {}
         return {launch.model: launch.pid for launch in self._all() if launch.pid is not None}
+
+    def displaced(self, ports: Collection[int]) -> tuple[ModelName, ...]:
+        """The models whose server was given one of these ports, and might have got another."""
+        return tuple(launch.model for launch in self._all() if launch.port in ports)
 
     def share_taken_in(self, model: ModelName) -> float | None:
         """The share of its files that the model's newest server has read so far; None: unknown, or none is starting."""

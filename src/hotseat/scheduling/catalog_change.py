@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 def change_catalog(transitions: Transitions, event: AboutCatalog) -> None:
     state, catalog = transitions.state, changed(transitions.state.catalog, event)
-    change, measured = compare(state.catalog, catalog), event.measured if isinstance(event, CatalogChanged) else NOTHING
+    change = compare(state.catalog, catalog)
+    measured, displaced = (event.measured, event.displaced) if isinstance(event, CatalogChanged) else (NOTHING, ())
     for model in [*state.active.values()]:
         new = catalog.models.get(model.name, model.spec)
         if catalog.budgets != state.catalog.budgets or new.estimated != model.spec.estimated:
@@ -40,7 +41,7 @@ def change_catalog(transitions: Transitions, event: AboutCatalog) -> None:
     state.may_exceed_memory = state.has_other_rules = True
     for name in change.removed:
         transitions.refuse_all(name, removed(name), "removed from the configuration")
-    for name in (*change.removed, *change.changed):
+    for name in dict.fromkeys((*change.removed, *change.changed, *displaced)):
         replace_process(transitions, state.models[name])
     for name, spec in catalog.models.items():
         _take_over(state, name, spec, measured.get(name), is_changed=name in change.changed)

@@ -246,6 +246,8 @@ class CatalogChanged(Struct, frozen=True):
     catalog: Catalog
     measured: MeasuredMemory = field(default_factory=lambda: NOTHING)
     """Measured memory of its recipes, as far as known. Without a figure, an unchanged recipe keeps its own."""
+    displaced: tuple[ModelName, ...] = ()
+    """Their servers have what another model cannot do without now, such as its fixed port: they are replaced."""
 
 
 class OverridesChanged(Struct, frozen=True):

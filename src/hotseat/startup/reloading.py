@@ -61,7 +61,8 @@ class ConfigApplier:
         now, catalog = self._models.dispatcher.catalog, self._models.overrides.applied_to(loaded.catalog)
         self._models.supervisor.conversations.forget(without_successor(now, catalog))
         self._models.supervisor.limit_stops(catalog)
-        self._models.dispatcher.tell(CatalogChanged(catalog, loaded.measured))
+        displaced = self._models.supervisor.displaced(catalog.fixed_ports)
+        self._models.dispatcher.tell(CatalogChanged(catalog, loaded.measured, displaced))
         return compare(now, catalog)
 
     def reloaded(self, *, success: bool) -> None:
