@@ -189,6 +189,23 @@ async def test_a_head_without_a_body_says_nothing_of_one_with_a_body(rig: RelayR
     assert call.request.body == b'{"model":"beta"}'
 
 
+@pytest.mark.parametrize("empty", [get("/", JSON), get("/", JSON, "Content-Length: 0")])
+@pytest.mark.parametrize("is_same_client", [False, True])
+async def test_a_head_with_a_body_says_nothing_of_one_without(
+    rig: RelayRig, empty: bytes, is_same_client: bool
+) -> None:
+    """A request that only looks at the bare address takes no lease, even if one with a body did."""
+    client = await rig.client()
+    for _ in range(2):
+        await client.send(get("/", JSON, "Content-Length: 17") + NAMED)
+        await (await rig.alpha.call()).say(HELLO)
+        await client.message()
+    await (client if is_same_client else await rig.client()).send(empty)
+    call = await rig.alpha.call()
+
+    assert (call.request.body, rig.in_flight()) == (b"", 0)
+
+
 CHUNKS = get("/v1/x", "Transfer-Encoding: chunked", method="POST") + b"11\r\n" + NAMED + b"\r\n0\r\n\r\n"
 FRAMED_OTHERWISE = {
     "expect": post(NAMED, "Expect: 100-continue"),
@@ -514,6 +531,7 @@ def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
 @example((head_of(b"POST", []), head_of(b"POST", [b"hotseat-proof: a\nContent-Length: 5"])))
 @example((head_of(b"GET", [*UPGRADE, b"Content-Length: 0"]), head_of(b"GET", UPGRADE)))
 @example((head_of(b"POST", [b"Content-Length: 25"]), head_of(b"POST", [b"Content-Length: 35"])))
+@example((head_of(b"POST", [b"Content-Length: 17", JSON.encode()]), head_of(b"POST", [JSON.encode()])))
 @example((head_of(b"POST", OF_HOST), head_of(b"POST", OF_HOST)))
 @example((head_of(b"POST", OF_HOST), head_of(b"POST", [*OF_HOST[:-1], b"hotseat-proof: " + PROVEN])))
 @settings(max_examples=by_depth(300, 10_000))

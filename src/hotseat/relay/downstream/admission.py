@@ -59,7 +59,7 @@ class Admission(Struct):
     trace: bytes = b""
     """The valid traceparent of this head, which may be another one in the next request."""
     template: HeadTemplate | None = None
-    """Finds the same head with another length; None if it has none, is large, or must be checked each time."""
+    """Finds the same head with another length; None if it has no body, is large, or must be checked each time."""
     sent_to: Address | None = None
     sent_for: tuple[str, str] = ("", "")
     sent_as: bytes = b""
@@ -106,7 +106,7 @@ class HeadCache:
         admission.trace = trace if _is_its_trace(admission.head, trace) else b""
         if _means_the_same_again(admission, length, request_id, proof):
             is_small = len(lines) <= LONGEST_REPEATED and len(admission.head.fields) <= MOST_REPEATED
-            if length is not None and is_small and not admission.said:
+            if length and is_small and not admission.said:
                 admission.template = HeadTemplate(lines)
             known.learn(key, admission)
         return admission, admission.head.length, admission.head.request_id, admission.trace
@@ -119,6 +119,8 @@ def _split_proof(lines: bytes) -> tuple[bytes, bytes]:
 
 
 def _is_valid_again(found: Admission, length: int | None, proof: bytes) -> bool:
+    if bool(length) is not bool(found.head.length):  # without a body, the same head may mean another model
+        return False
     if length is not None and (length > found.most_bytes or found.head.chunked):
         return False
     return not found.said or found.policy.is_proven_again(found.said, proof)
@@ -131,9 +133,6 @@ def _means_the_same_again(admission: Admission, length: int | None, request_id: 
     if head.method == b"GET" and b"upgrade" in head.options:
         return False
     if traceparent.NAME in head.known and not admission.trace:  # it passes unchanged
-        return False
-    # With a body, the same head may mean the model named there.
-    if not head.has_body and head.announces_names and admission.destination.kind is not MANAGEMENT:
         return False
     # An id that passes unchanged would be taken for part of the head, and a second one before it would be lost.
     is_cut_out = head.length == length and head.id_header is USUAL and head.request_id == request_id

@@ -154,7 +154,8 @@ class RequestReader:
         last = self._last
         if last is not None and last.template is not None and last.policy is self._context.policy:
             found = last.template.found_in(data)
-            if found is not None and found[0] <= last.most_bytes and last.catalog is self._context.dispatcher.catalog:
+            catalog = self._context.dispatcher.catalog
+            if found is not None and 0 < found[0] <= last.most_bytes and last.catalog is catalog:
                 return self._begin(last, last.head.request_id, last.trace, found[0], data, found[1])
         if data.startswith(BLANK_LINES) and not (data := data.lstrip(b"\r\n")):
             return b""
@@ -219,7 +220,7 @@ class RequestReader:
         body_end = end + length
         is_privileged = admission.verdict.is_privileged(rule.role)
         is_last = bool(self._excess) and not is_privileged
-        if is_last and (rule.role is not None or length or head.chunked):  # a known head may have come without
+        if is_last and (rule.role is not None or head.has_body):
             self.give_up(Busy(f"too many connections from {self._excess}. Try again in a moment.", retry_after=1))
             return b""
         if length <= SMALL_BODY and len(data) >= body_end and not head.chunked:

@@ -69,18 +69,13 @@ class RequestHead(Struct):
         return b"json" in self.known.get(b"content-type", b"").lower()
 
     @property
-    def announces_names(self) -> bool:
-        """Is its body, if any, declared as JSON or a form, which may name a model?"""
-        return self.boundary is not None or self.is_json
-
-    @property
     def is_encoded(self) -> bool:
         return self.known.get(b"content-encoding", b"identity").lower() != b"identity"
 
     @property
     def has_readable_body(self) -> bool:
         """Is there a body declared as JSON or a form? Then the model that it names counts."""
-        return self.has_body and not self.is_encoded and self.announces_names
+        return self.has_body and not self.is_encoded and (self.boundary is not None or self.is_json)
 
     @property
     def is_navigation(self) -> bool:
