@@ -22,7 +22,7 @@ from hotseat.relay.access.host_requests import said_in
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream.admission import HeadCache, NotAdmitted
 from hotseat.relay.http.head_cache import LONGEST_KNOWN, MOST_KNOWN, HeadTemplate, Memory, split_length
-from hotseat.relay.http.request_head import parse_request_head
+from hotseat.relay.http.request_head import MOST_FIELDS, parse_request_head
 from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import Access, ApiKey, Fleet, Limits, Settings
 
@@ -293,6 +293,16 @@ async def test_a_length_before_the_first_line_is_refused(rig: RelayRig) -> None:
     assert rig.alpha.requests == 2
 
 
+async def test_a_known_head_with_too_many_fields_is_refused(rig: RelayRig) -> None:
+    """The request id counts as a field, although it is cut out of what is compared."""
+    most = [f"X-{number}: 1" for number in range(MOST_FIELDS - 2)]  # beside the Host and the length
+    for _ in range(2):
+        await rig.exchange(post(NAMED, *most))
+
+    assert (await rig.refusal(post(NAMED, *most, "X-Request-Id: abc-1"))).status == 431
+    assert rig.alpha.requests == 2
+
+
 # A known head with something else
 
 
@@ -508,6 +518,9 @@ PIECES = [
 UPGRADE = (b"Connection: Upgrade", b"Upgrade: websocket")
 
 
+NEARLY_FULL = [b"X-A: 1"] * (MOST_FIELDS - 1)  # and the Host
+
+
 def head_of(method: bytes, lines: Iterable[bytes]) -> bytes:
     return b"\r\n".join([method + b" /v1/x?model=alpha HTTP/1.1", b"Host: box", *lines, b"", b""])
 
@@ -532,6 +545,7 @@ def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
 @example((head_of(b"GET", [*UPGRADE, b"Content-Length: 0"]), head_of(b"GET", UPGRADE)))
 @example((head_of(b"POST", [b"Content-Length: 25"]), head_of(b"POST", [b"Content-Length: 35"])))
 @example((head_of(b"POST", [b"Content-Length: 17", JSON.encode()]), head_of(b"POST", [JSON.encode()])))
+@example((head_of(b"POST", NEARLY_FULL), head_of(b"POST", [*NEARLY_FULL, b"X-Request-Id: abc-1"])))
 @example((head_of(b"POST", OF_HOST), head_of(b"POST", OF_HOST)))
 @example((head_of(b"POST", OF_HOST), head_of(b"POST", [*OF_HOST[:-1], b"hotseat-proof: " + PROVEN])))
 @settings(max_examples=by_depth(300, 10_000))

@@ -20,7 +20,7 @@ from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.access.host_requests import destination_for_host, said_in
 from hotseat.relay.access.own_pages import moved
 from hotseat.relay.http.head_cache import HeadTemplate, Memory, split_length
-from hotseat.relay.http.request_head import check_expectation, check_size, parse_request_head
+from hotseat.relay.http.request_head import MOST_FIELDS, check_expectation, check_size, parse_request_head
 from hotseat.relay.http.request_id import USUAL, split_id
 from hotseat.relay.routing.model_name import MANAGEMENT, MODEL_IN_BODY, destination_for, must_name_model
 from hotseat.tracing import traceparent
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 LONGEST_REPEATED: Bytes = 2 << 10
 MOST_REPEATED = 32
 """Size and fields of a head that its connection keeps: with less than 12 KiB of memory for each idle connection."""
+MOST_CUT_OUT = 4
+"""Lines that a key omits: the length, the proof, the trace and the request id."""
 _find_proof = re.compile(rb"\r\n%b: ([0-9]{1,15} [0-9a-f]{1,32}-[0-9]{1,15} [0-9a-f,]{1,260})(?=\r\n)" % PROOF).search
 """As our own hosts write it: nothing else may be cut out of a head before it is parsed."""
 
@@ -131,6 +133,8 @@ def _means_the_same_again(admission: Admission, length: int | None, request_id: 
     head = admission.head
     # A websocket's key is a new one each time; with a length it is none.
     if head.method == b"GET" and b"upgrade" in head.options:
+        return False
+    if len(head.fields) > MOST_FIELDS - MOST_CUT_OUT:  # the next one may have more, and too many
         return False
     if traceparent.NAME in head.known and not admission.trace:  # it passes unchanged
         return False
