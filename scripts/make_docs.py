@@ -27,7 +27,7 @@ from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.model_schema import ModelForm
 from hotseat.config.schema import Config, ModelsDir
 from hotseat.config.schema_base import Form, Ignored, Later
-from hotseat.ollama.endpoints import ENDPOINTS
+from hotseat.ollama.requests import ENDPOINTS
 from hotseat.relay.exchange.states import TRANSITIONS
 from hotseat.relay.routing.other_apis import OTHER_APIS
 from hotseat.relay.routing.paths import INFERENCE, ONLY_LISTED, rule_of_ours

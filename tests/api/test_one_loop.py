@@ -18,7 +18,7 @@ from tests.support.largest_hotseat import FIRST, SMALL, Sizes, largest_hotseat
 from tests.support.loop_turns import LongestCallback
 from tests.support.routes import methods_and_paths
 
-from hotseat.ollama.endpoints import ENDPOINTS
+from hotseat.ollama.requests import ENDPOINTS
 from hotseat.relay.exchange.request_translation import MOST_OBJECTS
 from hotseat.relay.http.json_bodies import MOST_ESCAPES
 from hotseat.relay.routing.model_name import IDLE, MANAGEMENT, find_destination

@@ -28,11 +28,9 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import ClientError, UpstreamError
 from hotseat.identifiers import Address, ModelName
-from hotseat.ollama.answers import Situation, error_line
 from hotseat.ollama.completions import error_text
-from hotseat.ollama.endpoints import ENDPOINTS
-from hotseat.ollama.requests import Answer
-from hotseat.ollama.responses import StreamTranslator, translated
+from hotseat.ollama.requests import ENDPOINTS, Answer
+from hotseat.ollama.responses import Situation, StreamTranslator, error_line, translated
 from hotseat.relay.access.authority import reduce_absolute
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.context import Context, Reply

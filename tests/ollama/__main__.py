@@ -20,7 +20,7 @@ from tests.support.llama import EMBEDDINGS, command
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
-from hotseat.ollama.endpoints import ENDPOINTS
+from hotseat.ollama.requests import ENDPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

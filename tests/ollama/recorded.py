@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotseat.ollama.answers import Situation, error_line
 from hotseat.ollama.completions import error_text
-from hotseat.ollama.endpoints import ENDPOINTS
-from hotseat.ollama.responses import StreamTranslator, translated
+from hotseat.ollama.requests import ENDPOINTS
+from hotseat.ollama.responses import Situation, StreamTranslator, error_line, translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

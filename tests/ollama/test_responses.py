@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from hotseat.errors import UpstreamError
-from hotseat.ollama.answers import Situation
-from hotseat.ollama.completions import MOST_OF_AN_ERROR, error_text
+from hotseat.ollama.completions import LONGEST_NAME, MOST_ARGUMENTS, MOST_CALLS, MOST_OF_AN_ERROR, error_text
 from hotseat.ollama.requests import Answer
-from hotseat.ollama.responses import MOST_OBJECTS, MOST_VALUES, StreamTranslator, translated
-from hotseat.ollama.tool_calls import LONGEST_NAME, MOST_ARGUMENTS, MOST_CALLS
+from hotseat.ollama.responses import MOST_OBJECTS, MOST_VALUES, Situation, StreamTranslator, translated
 
 DONE = "[DONE]"
 

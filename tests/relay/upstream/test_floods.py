@@ -31,8 +31,8 @@ from hotseat.fleet.host_http import MOST_OF_A_LIST
 from hotseat.model_servers.own_metrics import LARGEST
 from hotseat.model_servers.sleep_hooks import MOST_SHOWN
 from hotseat.net.http_client import MOST_BYTES
+from hotseat.ollama.completions import MOST_CALLS
 from hotseat.ollama.responses import MOST_OBJECTS, MOST_VALUES
-from hotseat.ollama.tool_calls import MOST_CALLS
 from hotseat.relay.exchange.response_translation import MOST_OF_A_COMPLETION, MOST_OF_VECTORS
 from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.settings import MiB

@@ -17,7 +17,7 @@ from hotseat.api.disconnect import unless_gone
 from hotseat.api.ollama_bodies import body_of
 from hotseat.api.ollama_models import known_model, local_model, rfc3339
 from hotseat.identifiers import ClientId
-from hotseat.ollama.keep_alive import keep_alive_s
+from hotseat.ollama.requests import keep_alive_s
 from hotseat.scheduling.events import KeepAliveChanged
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError, UpstreamError
-from hotseat.ollama.answers import Situation, error_line
 from hotseat.ollama.completions import MOST_OF_AN_ERROR, error_text
 from hotseat.ollama.requests import Answer
-from hotseat.ollama.responses import translated
+from hotseat.ollama.responses import Situation, error_line, translated
 from hotseat.relay.exchange.framers import Framer, chunk
 from hotseat.relay.http.body import Body
 from hotseat.relay.http.response_head import read_response_head

@@ -25,7 +25,7 @@ from hotseat.relay.routing.paths import ONLY_LISTED, READING, PathTable, rule_of
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import NamedModel
-    from hotseat.ollama.endpoints import Endpoint
+    from hotseat.ollama.requests import Endpoint
     from hotseat.relay.http.json_bodies import Members
     from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.path_rules import PathRule

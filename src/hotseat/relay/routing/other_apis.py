@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hotseat.ollama.endpoints import ENDPOINTS
+from hotseat.ollama.requests import ENDPOINTS
 from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, WATCHES, PathRule
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
-    from hotseat.ollama.endpoints import Endpoint
+    from hotseat.ollama.requests import Endpoint
 
 OLLAMA: dict[tuple[bytes, bytes], PathRule] = {
     (b"GET", b"/api/version"): LISTS,

@@ -18,7 +18,7 @@ from hotseat.settings import ErrorFormat, Role
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hotseat.ollama.endpoints import Endpoint
+    from hotseat.ollama.requests import Endpoint
     from hotseat.relay.http.request_head import RequestHead
 
 READING = (b"GET", b"HEAD")

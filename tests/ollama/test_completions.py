@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.errors import UpstreamError
-from hotseat.ollama import events
-from hotseat.ollama.events import EventReader
+from hotseat.ollama import completions
+from hotseat.ollama.completions import EventReader
 
 STREAM = (
     b": a comment\n\ndata: one\n\ndata:two\n\r\nevent: named\ndata: three\nid: 7\n\n"
@@ -50,14 +50,14 @@ def test_any_cut_of_any_bytes(texts: list[bytes], places: list[int]) -> None:
 @pytest.mark.parametrize("piece", [b"x" * 50, b"data: " + b"x" * 50 + b"\n"])
 def test_an_event_without_an_end_is_not_kept_for_ever(piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that never ends a line or an event is stopped at a limit."""
-    monkeypatch.setattr(events, "MOST_OF_AN_EVENT", 1000)
+    monkeypatch.setattr(completions, "MOST_OF_AN_EVENT", 1000)
     with pytest.raises(UpstreamError, match="1000 bytes"):
         read([piece] * 30)
 
 
 def test_tiny_events_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each event costs some time, so a read may have a limited number of them; a later read may have as many again."""
-    monkeypatch.setattr(events, "MOST_EVENTS", 3)
+    monkeypatch.setattr(completions, "MOST_EVENTS", 3)
     reader = EventReader()
 
     assert reader.feed(b"data: 1\n\n" * 3) == reader.feed(b"data: 1\n\n" * 3) == [b"1"] * 3
