@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Policy
     from hotseat.identifiers import Instant, ModelName, Seconds
-    from hotseat.simulation.run_log import Request, Run, Stay
+    from hotseat.simulation.results import Request, Run, Stay
     from hotseat.simulation.trace import Trace
 
 

@@ -26,15 +26,14 @@ from tests.support.hotseat import Hotseat
 from hotseat.cli.client import Server
 from hotseat.cli.problems import Problem
 from hotseat.cli.record import Watched
-from hotseat.simulation.replay import Replay, replays
 from hotseat.simulation.results import figures
-from hotseat.simulation.simulator import play
+from hotseat.simulation.simulator import Replay, play, replay_of
 from hotseat.simulation.trace import Closed, Model, Step, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hotseat.simulation.run_log import Run
+    from hotseat.simulation.results import Run
     from hotseat.simulation.trace import Client, Job
 
 SPEED = 20.0
@@ -148,7 +147,7 @@ def server_of(model: Model) -> dict[str, Any]:
 async def asked_of(port: int, trace: Trace) -> dict[str, list[float]]:
     """Every client's requests, as the simulator replays them, but in real time."""
     async with asyncio.TaskGroup() as clients:
-        loops = {each.client: clients.create_task(ask_in_turn(port, each)) for each in replays(trace.clients)}
+        loops = {each.client: clients.create_task(ask_in_turn(port, replay_of(each))) for each in trace.clients}
     return {client: loop.result() for client, loop in loops.items()}
 
 

@@ -29,7 +29,7 @@ from hotseat.simulation.simulator import Decider, Turns, play
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hotseat.simulation.run_log import Run
+    from hotseat.simulation.results import Run
     from hotseat.simulation.trace import Trace
 
 WORKERS = min(2, os.cpu_count() or 1)

@@ -6,7 +6,7 @@ from bench.scheduling.bound import bound_of, claims, worst_share_of_bound
 
 from hotseat.catalog.catalog import Policy
 from hotseat.identifiers import LaunchId, ModelName, TicketId
-from hotseat.simulation.run_log import Request, Run, Stay
+from hotseat.simulation.results import Request, Run, Stay
 from hotseat.simulation.trace import Memory, Model, Open, Trace
 
 A, B = ModelName("A"), ModelName("B")

@@ -13,10 +13,8 @@ from hotseat.scheduling.commands import Allowance
 from hotseat.scheduling.events import PromptProcessed, Transfer
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.conversations import TOKEN_SIZE, Conversation, Conversations, attempt
-from hotseat.simulation.recorded_jobs import SeenRequest
-from hotseat.simulation.recording import Recording, SeenModel
-from hotseat.simulation.results import figures, recomputed_s
-from hotseat.simulation.run_log import Request, Run, Stay
+from hotseat.simulation.recording import Recording, SeenModel, SeenRequest
+from hotseat.simulation.results import Request, Run, Stay, figures, recomputed_s
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import Turns, play
 from hotseat.simulation.trace import Closed, Memory, Model, Open, Prompt, Step, Trace

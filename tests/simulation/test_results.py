@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from hotseat.identifiers import LaunchId, ModelName, TicketId
-from hotseat.simulation.results import batch_completions, client_slowdowns, figures, quantile, slowdown, stalled_s
-from hotseat.simulation.run_log import Request, Run, Stay
+from hotseat.simulation.results import (
+    Request,
+    Run,
+    Stay,
+    batch_completions,
+    client_slowdowns,
+    figures,
+    quantile,
+    slowdown,
+    stalled_s,
+)
 
 A = ModelName("A")
 

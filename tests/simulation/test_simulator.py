@@ -18,7 +18,7 @@ from hotseat.simulation.trace import Burst, Bursts, Closed, Job, Memory, Model, 
 if TYPE_CHECKING:
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
-    from hotseat.simulation.run_log import Run
+    from hotseat.simulation.results import Run
     from hotseat.simulation.trace import Client
 
 A, B = Model("A", load=10.0, stop=1.0, slots=2, size=20.0), Model("B", load=4.0, stop=2.0, slots=1, size=20.0)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hotseat.identifiers import LaunchId, ModelName, TicketId
-from hotseat.simulation.run_log import Request, Run, Stay
+from hotseat.simulation.results import Request, Run, Stay
 from hotseat.simulation.timeline import clock, phases, timeline
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,8 +9,7 @@ from hotseat.cli.client import parsed
 from hotseat.cli.problems import Problem
 from hotseat.cli.tables import duration
 from hotseat.scheduling.events import PromptProcessed
-from hotseat.simulation.recorded_jobs import SeenRequest
-from hotseat.simulation.recording import Recording, SeenModel
+from hotseat.simulation.recording import Recording, SeenModel, SeenRequest
 from hotseat.simulation.trace import Closed, Group, Matrix, Scheduler, Trace, write
 
 if TYPE_CHECKING:

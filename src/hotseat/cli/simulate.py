@@ -15,9 +15,8 @@ from hotseat.config.problems import ConfigError
 from hotseat.config.units import parse_size
 from hotseat.memory.manager import devices_for_models, figures_of_this_machine
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.simulation.machines import machine_figures, misplaced, with_gpus
-from hotseat.simulation.results import figures, recomputed_s
-from hotseat.simulation.scenario import GIB, catalog_of, with_memory
+from hotseat.simulation.results import figures, machine_figures, recomputed_s
+from hotseat.simulation.scenario import GIB, catalog_of, misplaced, with_gpus, with_memory
 from hotseat.simulation.simulator import Turns, play
 from hotseat.simulation.timeline import timeline
 from hotseat.simulation.trace import TraceError, parse
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.simulation.results import Figures
-    from hotseat.simulation.run_log import Run
+    from hotseat.simulation.results import Figures, Run
     from hotseat.simulation.trace import Trace
 
     Values: TypeAlias = dict[str, float | None]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Bytes, Instant, Seconds
     from hotseat.scheduling.commands import Allowance
-    from hotseat.simulation.run_log import Request
+    from hotseat.simulation.results import Request
     from hotseat.simulation.trace import Model
 
 TOKEN_SIZE: Bytes = 64 << 10

@@ -1,4 +1,4 @@
-"""The figures of a run. Each is a function of the recorded requests and processes."""
+"""What a simulation records, every request and every process with their times, and the figures that follow from it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,52 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hotseat.identifiers import Instant, Seconds
-    from hotseat.simulation.run_log import Request, Run
+    from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds, TicketId
+    from hotseat.simulation.trace import Prompt
 
 SHORTEST_SERVICE_S: Seconds = 0.1
 """A shorter request counts as this long in its slowdown: nobody notices a wait of milliseconds."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A time is None if it never came."""
+
+    ticket: TicketId
+    client: str
+    model: ModelName
+    service: float
+    arrived: Instant
+    started: Instant | None = None
+    finished: Instant | None = None
+    """End of the response; None if it was refused, cut or left waiting."""
+    prompt: Prompt | None = None
+    recomputed_s: Seconds | None = None
+    """In addition to `service`, for tokens that an earlier process had computed; None: unknown."""
+
+
+@dataclass(slots=True)
+class Stay:
+    """One process of a model."""
+
+    model: ModelName
+    launch: LaunchId
+    asked: Instant
+    """When the scheduler asked for it; it may wait for the disk."""
+    ready: Instant | None = None
+    """With the conversations that were restored."""
+    draining: Instant | None = None
+    stopping: Instant | None = None
+    """Or saving its conversations first."""
+    gone: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    requests: tuple[Request, ...]
+    stays: tuple[Stay, ...]
+    batches: frozenset[str] = frozenset()
+    """Clients whose last response counts, not each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +101,37 @@ def figures(run: Run) -> Figures:
         slowdown=geometric_mean(slowdowns.values()),
         worst_slowdown=max(slowdowns.values(), default=1.0),
         stalled=share(stalled_s(run.requests, makespan), makespan),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFigures:
+    """Latency, wait and slowdown are those of the clients that are not batches; None: none of them was served."""
+
+    unserved: int
+    """Refused, or still waiting at the end of the run."""
+    loads: int
+    slowdown: float | None
+    """Geometric mean over the clients: 1 if no request waited."""
+    p95_s: Seconds | None
+    longest_wait_s: Seconds | None
+    batches_s: Seconds | None
+    """From the start of a batch to its last response, for the one that takes longest; None: no batch was served."""
+    stalled: float | None
+    """None: no request was served."""
+
+
+def machine_figures(run: Run) -> MachineFigures:
+    known = figures(run)
+    theirs = [each for each in run.requests if each.client not in run.batches and each.finished is not None]
+    return MachineFigures(
+        unserved=known.unserved,
+        loads=known.loads,
+        slowdown=known.slowdown if theirs else None,
+        p95_s=quantile(sorted(map(latency, theirs)), 0.95) if theirs else None,
+        longest_wait_s=max(map(wait, theirs), default=None),
+        batches_s=max(batch_completions(run).values(), default=None),
+        stalled=known.stalled if known.served else None,
     )
 
 

@@ -41,18 +41,17 @@ from hotseat.scheduling.events import (
     UpstreamReady,
 )
 from hotseat.simulation.conversations import Conversations
-from hotseat.simulation.replay import Replay, replays
-from hotseat.simulation.run_log import Request, Run, Stay
-from hotseat.simulation.trace import Pool
+from hotseat.simulation.results import Request, Run, Stay
+from hotseat.simulation.trace import Bursts, Client, Closed, Job, Open, Pool, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from hotseat.identifiers import Instant
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event, PromptProcessed
     from hotseat.scheduling.scheduler import Scheduler
-    from hotseat.simulation.trace import Job, Model, Trace
+    from hotseat.simulation.trace import Burst, Model, Trace
 
 PATIENCE = 1000
 """How often a decider may be woken at the same time before that counts as an endless loop."""
@@ -106,7 +105,7 @@ class Simulator:
     def __init__(self, trace: Trace, decider: Decider, loads_at_a_time: int) -> None:
         self._decider = decider
         self._servers = {ModelName(model.name): Server(model, Conversations(model)) for model in trace.models}
-        self._replays = replays(trace.clients)
+        self._replays = [replay_of(client) for client in trace.clients]
         self._batches = frozenset(client.client for client in trace.clients if isinstance(client, Pool))
         self._now: Instant = 0.0
         self._coming: list[tuple[Instant, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -282,3 +281,68 @@ class Simulator:
         if self._rung > PATIENCE:
             raise Standstill(f"time does not advance beyond {self._now} s")
         self._tell(ClockReached())
+
+
+class Replay(Protocol):
+    """The requests of one client, in its order."""
+
+    client: str
+
+    def begin(self) -> list[tuple[Instant, Job]]:
+        """The first requests and their times."""
+
+    def after(self, finished: Instant) -> Iterator[tuple[Instant, Job]]:
+        """After the end of a request: the next ones, after their think time, if any."""
+
+
+class StepReplay:
+    def __init__(self, client: str, start: Instant, width: int, steps: Iterable[Step]) -> None:
+        self.client = client
+        self._start = start
+        self._width = width
+        self._left = iter(steps)
+
+    def begin(self) -> list[tuple[Instant, Job]]:
+        return [asked for _ in range(self._width) for asked in self.after(self._start)]
+
+    def after(self, finished: Instant) -> Iterator[tuple[Instant, Job]]:
+        step = next(self._left, None)
+        if step is not None:
+            yield finished + step.think, Job(step.model, step.service, step.prompt)
+
+
+class BurstReplay:
+    def __init__(self, client: str, start: Instant, bursts: Iterable[Burst]) -> None:
+        self.client = client
+        self._start = start
+        self._left = iter(bursts)
+        self._unanswered = 0
+
+    def begin(self) -> list[tuple[Instant, Job]]:
+        return list(self._next(self._start))
+
+    def after(self, finished: Instant) -> Iterator[tuple[Instant, Job]]:
+        self._unanswered -= 1
+        if not self._unanswered:
+            yield from self._next(finished)
+
+    def _next(self, now: Instant) -> Iterator[tuple[Instant, Job]]:
+        burst = next(self._left, None)
+        if burst is not None:
+            self._unanswered = len(burst.jobs)
+            yield from ((now + burst.think, job) for job in burst.jobs)
+
+
+def replay_of(client: Client) -> Replay:
+    match client:
+        case Open():
+            return StepReplay(client.client, client.at, 1, [Step(0.0, client.model, client.service, client.prompt)])
+        case Closed():
+            return StepReplay(client.client, client.start, 1, client.steps)
+        case Bursts():
+            return BurstReplay(client.client, client.start, client.bursts)
+        case Pool():
+            steps = (Step(0.0, job.model, job.service, job.prompt) for job in client.jobs)
+            return StepReplay(client.client, client.start, client.width, steps)
+        case _:
+            assert_never(client)

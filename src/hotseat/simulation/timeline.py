@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hotseat.identifiers import Instant, ModelName
-    from hotseat.simulation.run_log import Run, Stay
+    from hotseat.simulation.results import Run, Stay
 
 WIDTH, NAMES, MARGIN = 1000, 150, 20
 LANE, BAR, TICK = 40, 14, 8
