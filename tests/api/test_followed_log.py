@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,7 +11,7 @@ import pytest
 from tests.support.waiting import PATIENCE_S
 
 from hotseat.api import followed_log
-from hotseat.api.followed_log import MISSED, FollowedLog
+from hotseat.api.followed_log import MISSED, FollowedLog, Shown
 from hotseat.api.log_text import as_json
 from hotseat.errors import HostUnresponsive
 from hotseat.identifiers import HostName, LogLine
@@ -119,3 +120,21 @@ async def test_lines_that_are_older_than_the_first_that_was_shown() -> None:
     host = Scripted([line(2, "b"), line(3, "c")], [line(1, "a"), line(2, "b"), line(3, "c"), line(4, "d")])
 
     assert await texts(host, 3, lines=2) == ["b", "c", "d"]
+
+
+def test_long_lines_that_were_shown() -> None:
+    """They are left out when the feed is opened again, and are not kept until then."""
+    size, count = 64 << 10, 100
+    tracemalloc.start()
+    try:
+        shown, before = Shown(), tracemalloc.get_traced_memory()[0]
+        are_new = [shown.is_new(LogLine(n, f"{n}" * (size // len(f"{n}")))) for n in range(count)]
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    shown.begin_again(count)
+
+    assert all(are_new)
+    assert kept < count * size / 10
+    assert not any(shown.is_new(LogLine(n, f"{n}" * (size // len(f"{n}")))) for n in range(count))
+    assert shown.is_new(LogLine(count, "new"))

@@ -76,15 +76,16 @@ class Shown:
     """
 
     def __init__(self) -> None:
-        self._last: deque[LogLine] = deque(maxlen=MISSED)
+        self._last: deque[tuple[float, int]] = deque(maxlen=MISSED)
+        """Time and hash: whole lines could need hundreds of megabytes."""
         self._since = -inf
-        self._again: Counter[LogLine] = Counter()
+        self._again: Counter[tuple[float, int]] = Counter()
 
     def begin_again(self, lines: int) -> int:
         """How many last lines the feed must begin with; `lines` if none was shown yet."""
         if not self._last:
             return lines
-        self._since, self._again = min(line.at for line in self._last), Counter(self._last)
+        self._since, self._again = min(at for at, _ in self._last), Counter(self._last)
         return MISSED
 
     def caught_up(self) -> None:
@@ -94,10 +95,11 @@ class Shown:
     def is_new(self, line: LogLine) -> bool:
         if line.at < self._since:
             return False
-        if self._again[line]:
-            self._again[line] -= 1
+        key = line.at, hash(line)
+        if self._again[key]:
+            self._again[key] -= 1
             return False
-        self._last.append(line)
+        self._last.append(key)
         return True
 
 
