@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+from tests.support.loop_turns import LongestCallback
 from tests.support.server_events import next_event
 
 from hotseat.api import fleet_logs
 from hotseat.api.fleet_logs import MOST_LINES, FleetLog
+from hotseat.api.log_sources import ModelOutput
 from hotseat.api.log_text import as_json
 from hotseat.api.routes import logs
-from hotseat.api.slices import SLICE
+from hotseat.api.slices import SLICE, SLICE_S, slices
 from hotseat.identifiers import HostName, LogLine, ModelName
+from hotseat.model_servers.output import Output
+from hotseat.model_servers.recent_chunks import KEPT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
     from tests.support.loop_turns import Turns
+    from tests.support.management import Management
     from tests.support.served_fleet import Served
 
     from hotseat.errors import HostUnresponsive
@@ -93,3 +100,43 @@ async def test_many_old_lines_of_a_followed_log(hosts: Served, turns: Turns) -> 
 
     assert found == [f"line {n}" for n in range(10 * SLICE)]
     assert turns.most_in_a_turn <= SLICE
+
+
+def coloured() -> bytes:
+    """The longest line that is kept, which takes long to clean."""
+    return b"\x1b[32mx\x1b[0m" * (KEPT // 10)
+
+
+@pytest.mark.parametrize("form", ["lines=1000", "lines=1000&json=true", "lines=1000&follow=true", None])
+async def test_long_lines_of_many_models(rig: Management, form: str | None) -> None:
+    """They block nobody: no callback takes 100 ms of a processor."""
+    for n in range(40):
+        output = Output(wall_clock=partial(float, n))
+        output.feed(coloured() + b"\n")
+        rig.logs._of_models[f"m{n}"] = ModelOutput(ModelName(f"m{n}"), output)  # type: ignore[assignment]
+    tries: list[LongestCallback] = []
+    while len(tries) < 3:  # the first use of a route takes longer
+        with LongestCallback() as longest:
+            if form is None or "follow" in form:
+                async with rig.feed(f"/hotseat/logs?{form}" if form else "/api/events") as feed:
+                    for _ in range(40):
+                        await next_event(feed)
+            else:
+                assert len((await rig.get(f"/hotseat/logs?{form}")).text.splitlines()) == 40
+        tries.append(longest)
+
+    best = min(tries, key=lambda each: each.seconds)
+    assert best.seconds < 0.1, best.what
+
+
+async def test_the_slices_of_what_takes_long() -> None:
+    """A slice ends after some milliseconds, however few items it has then."""
+
+    def slow() -> Iterator[int]:
+        for n in range(5):
+            until = time.perf_counter() + SLICE_S
+            while time.perf_counter() < until:
+                pass
+            yield n
+
+    assert [some async for some in slices(slow())] == [[0], [1], [2], [3], [4]]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from heapq import merge
-from itertools import chain, islice
-from operator import attrgetter
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -14,6 +12,7 @@ from hotseat.api.disconnect import listening
 from hotseat.api.followed_log import FollowedLog, remark
 from hotseat.api.log_text import from_json
 from hotseat.api.routes.events import HEARTBEAT_S
+from hotseat.api.routes.logs import merged
 from hotseat.api.slices import taken
 from hotseat.errors import HostUnresponsive
 
@@ -48,10 +47,8 @@ class FleetLog:
         answers = await self.others.read_all(
             self.hosts, self._path(each_host, json="true"), partial(_newest, most=most)
         )
-        # The first line of each host in a slice of its own, and then each line: it may be long.
-        by_host = await taken((begun(_newest_first(host, answer)) for host, answer in answers.items()), 1)
-        newest_first = merge(self._own_lines(each_host), *by_host, key=attrgetter("at"), reverse=True)
-        return (await taken(islice(newest_first, lines), 1))[::-1]
+        by_host = (_newest_first(host, answer) for host, answer in answers.items())
+        return await merged(chain([self._own_lines(each_host)], by_host), lines)
 
     def _own_lines(self, lines: int) -> Iterator[LogLine]:
         """Newest first."""
@@ -90,11 +87,6 @@ def _newest_first(host: HostName, answer: bytes | HostUnresponsive) -> Iterator[
 def _newest(answer: bytes, most: Bytes) -> bytes:
     """The last lines, as many as have room."""
     return answer if len(answer) <= most else answer[-most:].partition(b"\n")[2]
-
-
-def begun(lines: Iterator[LogLine]) -> Iterator[LogLine]:
-    """With the first line decoded."""
-    return chain([*islice(lines, 1)], lines)
 
 
 def _last_line_first(text: bytes) -> Iterator[bytes]:

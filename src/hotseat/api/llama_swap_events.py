@@ -17,12 +17,12 @@ from hotseat.api.llama_swap_models import swap_activity, swap_models, swap_state
 from hotseat.api.log_text import as_text
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.logs import newest
-from hotseat.api.slices import rows, taken
+from hotseat.api.slices import joined, rows, taken
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.identifiers import LogLine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator
 
     from hotseat.api.deps import ApiDeps
     from hotseat.api.llama_swap_schemas import SwapState
@@ -72,8 +72,9 @@ class News:
         self._n = 0
 
     async def first(self) -> AsyncGenerator[str, None]:
-        yield log_data(newest([self._deps.logs.own], MOST_LINES), is_own=True)
-        yield log_data(newest(self._deps.logs.all()[1:], MOST_LINES), is_own=False)
+        for sources in ([self._deps.logs.own], self._deps.logs.all()[1:]):
+            async for messages in joined(map(log_data, await newest(sources, MOST_LINES))):
+                yield messages
         for message in await self._changed_models():
             yield message
             await asyncio.sleep(0)  # it may be long, and so may the next one
@@ -83,7 +84,7 @@ class News:
     async def after(self, item: LogLine | Entry | Gap | _Tick | None) -> AsyncGenerator[str, None]:
         match item:
             case LogLine():
-                yield log_data([item], is_own=item.model is None)
+                yield log_data(item)
             case Entry() | Gap():
                 for message in await self._changed_models():
                     yield message
@@ -116,9 +117,9 @@ class News:
             yield envelope("inflight", json.dumps({"total": in_flight}))
 
 
-def log_data(lines: Sequence[LogLine], *, is_own: bool) -> str:
-    text = "".join(f"{as_text(line)}\n" for line in lines)
-    return envelope("logData", json.dumps({"source": "proxy" if is_own else "upstream", "data": text}))
+def log_data(line: LogLine) -> str:
+    source = "proxy" if line.model is None else "upstream"
+    return envelope("logData", json.dumps({"source": source, "data": f"{as_text(line)}\n"}))
 
 
 def envelope(kind: str, data: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 from fastapi.responses import StreamingResponse
@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SLICE = 100
-"""Log lines, requests or models, which take a few milliseconds."""
+SLICE, SLICE_S = 100, 0.005
+"""Log lines, requests or models, which take a few milliseconds; a slice of longer ones ends after so many seconds."""
 
 
 async def slices(items: Iterable[T], size: int = SLICE) -> AsyncGenerator[list[T], None]:
     """All items, which are computed as they are taken."""
-    rest = iter(items)
-    while some := [*islice(rest, size)]:
+    some, end = list[T](), time.perf_counter() + SLICE_S
+    for item in items:
+        some.append(item)
+        if len(some) >= size or time.perf_counter() >= end:
+            yield some
+            await asyncio.sleep(0)
+            some, end = [], time.perf_counter() + SLICE_S
+    if some:
         yield some
         await asyncio.sleep(0)
 
@@ -35,10 +41,10 @@ class Listing(StreamingResponse):
     """A response that can be long: its pieces are computed and sent in slices, as fast as its client reads them."""
 
     def __init__(self, pieces: Iterable[str], media_type: str = "application/json", size: int = SLICE) -> None:
-        super().__init__(_joined(pieces, size), media_type=media_type)
+        super().__init__(joined(pieces, size), media_type=media_type)
 
 
-async def _joined(pieces: Iterable[str], size: int) -> AsyncGenerator[str, None]:
+async def joined(pieces: Iterable[str], size: int = SLICE) -> AsyncGenerator[str, None]:
     async for some in slices(pieces, size):
         yield "".join(some)
 

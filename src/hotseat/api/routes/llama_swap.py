@@ -16,9 +16,10 @@ from hotseat.api.llama_swap_models import swap_activity
 from hotseat.api.llama_swap_schemas import SwapActivity, SwapActivityPage, SwapDone
 from hotseat.api.log_text import as_text
 from hotseat.api.routes.events import EVENTS, HEARTBEAT_S
-from hotseat.api.routes.logs import newest
+from hotseat.api.routes.logs import newest, page
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schema_base import Error
+from hotseat.api.slices import joined
 from hotseat.errors import Forbidden, NotRunning
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ async def stopped(deps: ApiDeps, model: ModelName) -> None:
 async def logs(request: Request, deps: Deps) -> Response:
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("hotseat/ui/#/logs")
-    return PlainTextResponse(as_lines(deps.logs.all()))
+    return page(await newest(deps.logs.all(), MOST_LINES), in_json=False)
 
 
 @router.get("/logs/stream", summary="Log lines, live", response_class=Response, responses={**TEXT, **UNKNOWN})
@@ -134,13 +135,11 @@ def log_sources(deps: ApiDeps, source: str) -> Sequence[LogSource]:
     return [deps.logs.of_model(deps.dispatcher.catalog.resolve(source).name)]
 
 
-def as_lines(sources: Sequence[LogSource]) -> str:
-    return "".join(f"{as_text(line)}\n" for line in newest(sources, MOST_LINES))
-
-
 async def text_feed(sources: Sequence[LogSource], *, with_past: bool) -> AsyncGenerator[str, None]:
     async with listening([source.follow() for source in sources], HEARTBEAT_S) as coming:
-        yield as_lines(sources) if with_past else ""
+        past = await newest(sources, MOST_LINES if with_past else 0)
+        async for part in joined(f"{as_text(line)}\n" for line in past):
+            yield part
         async for line in coming:
             if line is not None:
                 yield f"{as_text(line)}\n"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +15,7 @@ from hotseat.api.disconnect import LiveStream, listening
 from hotseat.api.log_text import as_json, as_text
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.management import UNKNOWN, Responses
-from hotseat.api.slices import Listing, slices, taken
+from hotseat.api.slices import Listing, joined, taken
 from hotseat.errors import ClientError
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ async def logs(
     sources = chosen(deps, model, own)
     if follow:
         return LiveStream(log_feed(sources, lines))
-    return page((await taken(newest_first(sources, lines)))[::-1], in_json=in_json)
+    return page(await newest(sources, lines), in_json=in_json)
 
 
 def chosen(deps: ApiDeps, model: str | None, own: bool) -> Sequence[LogSource]:
@@ -69,22 +68,21 @@ def page(lines: Iterable[LogLine], *, in_json: bool) -> Response:
     return Listing((f"{form(line)}\n" for line in lines), kind)
 
 
-def newest(sources: Sequence[LogSource], lines: int) -> list[LogLine]:
+async def newest(sources: Sequence[LogSource], lines: int) -> list[LogLine]:
     """The last lines of all sources together, in the order of time; each source keeps its own order."""
-    return [*newest_first(sources, lines)][::-1]
+    return await merged((source.newest(lines) for source in sources), lines)
 
 
-def newest_first(sources: Sequence[LogSource], lines: int) -> Iterator[LogLine]:
-    """What the sources have at this moment; most of the work is done when a line is taken."""
-    return islice(merge(*(source.newest(lines) for source in sources), key=attrgetter("at"), reverse=True), lines)
+async def merged(newest_first: Iterable[Iterator[LogLine]], lines: int) -> list[LogLine]:
+    """The last of all these lines. Each is made when it is taken, the first of each source before they are merged."""
+    begun = await taken(chain([*islice(each, 1)], each) for each in newest_first)
+    return (await taken(islice(merge(*begun, key=attrgetter("at"), reverse=True), lines)))[::-1]
 
 
 async def log_feed(sources: Sequence[LogSource], lines: int) -> AsyncGenerator[str, None]:
     async with listening([source.follow() for source in sources], HEARTBEAT_S) as coming:
-        past = await taken(newest_first(sources, lines))
-        async with aclosing(slices(reversed(past))) as parts:
-            async for part in parts:
-                yield "".join(map(event, part))
+        async for part in joined(map(event, await newest(sources, lines))):
+            yield part
         async for news in coming:
             yield HEARTBEAT if news is None else event(news)
 
