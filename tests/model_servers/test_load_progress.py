@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,8 @@ from tests.support.supervisor_rig import model
 from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
-from hotseat.model_servers.load_progress import taken_in, weight_of
+from hotseat.model_servers import load_progress
+from hotseat.model_servers.load_progress import LoadProgress, taken_in, weight_of
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -30,6 +32,19 @@ def sparse(path: Path, size: int = SIZE) -> Path:
     with path.open("wb") as file:
         file.truncate(size)
     return path
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """What each look at a loading server has found."""
+    found, look = list[float | None](), LoadProgress._share
+
+    def noted(progress: LoadProgress, pid: int) -> float | None:
+        found.append(look(progress, pid))
+        return found[-1]
+
+    monkeypatch.setattr(LoadProgress, "_share", noted)
+    return found
 
 
 def test_the_files_of_a_command_are_weighed(tmp_path: Path) -> None:
@@ -80,7 +95,7 @@ async def test_a_server_that_maps_its_weights_shows_how_far_it_is(rig: Superviso
     before = rig.supervisor.share_taken_in(name)
     starting = Tasks().start(rig.supervisor.start(start), "start")
     await rig.said("took in ")
-    share = await come_true(lambda: rig.supervisor.share_taken_in(name))
+    share = await come_true(lambda: (found := rig.supervisor.share_taken_in(name) or 0) >= 0.5 and found)
     await rig.stop(start)
     await starting
 
@@ -89,12 +104,40 @@ async def test_a_server_that_maps_its_weights_shows_how_far_it_is(rig: Superviso
     assert rig.supervisor.share_taken_in(name) is None
 
 
-async def test_a_program_that_does_not_touch_the_files_makes_no_progress(rig: SupervisorRig, tmp_path: Path) -> None:
+async def test_a_server_waits_for_its_disk_so_that_nobody_can_look_at_it(
+    rig: SupervisorRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel answers no question about it: a thread waits, and the event loop does not."""
+    responds, waiting = threading.Event(), list[str]()
+
+    def wait(pid: int, name: str) -> str:
+        assert threading.current_thread() is not threading.main_thread()
+        waiting.append(name)
+        responds.wait()
+        return ""
+
+    monkeypatch.setattr(load_progress, "process_text", wait)
+    start = rig.next_start(model("maps_half", str(sparse(tmp_path / "m.gguf"))))
+    starting = Tasks().start(rig.supervisor.start(start), "start")
+    await come_true(lambda: waiting)
+    share = rig.supervisor.share_taken_in(ModelName("qwen"))
+    await rig.stop(start)
+    await starting
+    responds.set()
+
+    assert share is None
+
+
+async def test_a_program_that_does_not_touch_the_files_makes_no_progress(
+    rig: SupervisorRig, tmp_path: Path, looks: list[float | None]
+) -> None:
     """It has read its own libraries, which are half as large as this model."""
     file = sparse(tmp_path / "m.gguf", 4 * MIB)
     start = rig.next_start(model("", argv=("sh", "-c", "echo running; sleep 1000", str(file), "${PORT}")))
     starting = Tasks().start(rig.supervisor.start(start), "start")
     await rig.said("running")
+    before = len(looks)
+    await come_true(lambda: len(looks) > before + 1)
     share = rig.supervisor.share_taken_in(ModelName("qwen"))
     await rig.stop(start)
     await starting
@@ -102,7 +145,9 @@ async def test_a_program_that_does_not_touch_the_files_makes_no_progress(rig: Su
     assert share is None
 
 
-async def test_what_the_client_of_a_container_reads_is_no_progress(rig: SupervisorRig, tmp_path: Path) -> None:
+async def test_what_the_client_of_a_container_reads_is_no_progress(
+    rig: SupervisorRig, tmp_path: Path, looks: list[float | None]
+) -> None:
     """The server reads the files somewhere else."""
     client = tmp_path / "docker"
     client.write_text(f"#!/bin/sh\ncat {sparse(tmp_path / 'm.gguf')} > /dev/null\necho running\nsleep 1000 & wait\n")
@@ -111,6 +156,8 @@ async def test_what_the_client_of_a_container_reads_is_no_progress(rig: Supervis
     start = rig.next_start(model("", argv=argv))
     starting = Tasks().start(rig.supervisor.start(start), "start")
     await rig.said("running")
+    before = len(looks)
+    await come_true(lambda: len(looks) > before + 1)
     share = rig.supervisor.share_taken_in(ModelName("qwen"))
     await rig.stop(start)
     await starting

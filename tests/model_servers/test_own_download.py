@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.supervisor_rig import PYTHON, command_for, model
 from tests.support.waiting import come_true
 
+from hotseat.model_servers import own_download
 from hotseat.model_servers.own_download import downloads_itself
+from hotseat.scheduling.events import UpstreamFailed
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -40,6 +43,26 @@ async def test_a_download_outlasts_the_health_timeout(rig: SupervisorRig, tmp_pa
     ready = await starting
 
     assert await rig.end(ready)
+
+
+async def test_a_server_that_downloads_waits_for_its_disk(rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel answers no question about it: a thread waits, and the event loop does not."""
+    responds, waiting = threading.Event(), list[int]()
+
+    def wait(pid: int) -> dict[int, int]:
+        assert threading.current_thread() is not threading.main_thread()
+        waiting.append(pid)
+        responds.wait()
+        return {}
+
+    monkeypatch.setattr(own_download, "moved", wait)
+    start = rig.next_start(model("stops_downloading", *HF))
+    starting = Tasks().start(rig.supervisor.start(start), "start")
+    await come_true(lambda: waiting)
+    await rig.stop(start)
+    responds.set()
+
+    assert isinstance(await starting, UpstreamFailed)
 
 
 async def test_a_download_that_stands_still_fails(rig: SupervisorRig) -> None:

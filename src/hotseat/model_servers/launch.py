@@ -22,7 +22,7 @@ from hotseat.model_servers.readiness_wait import ReadinessWait, deadline_s
 from hotseat.model_servers.running_server import RunningServer
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.this_machine import is_here
-from hotseat.threads import look_at_disk
+from hotseat.threads import look_at_disk, start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ class Launch:
         return self._child.port if self._child else None
 
     def share_taken_in(self) -> float | None:
-        return self._progress.share(self._child.pid) if self._child and self._progress else None
+        return self._progress.share if self._progress else None
 
     async def bring_up(self) -> RunningServer:
         """Return when the server is ready; LoadFailed: it is not, and none of its processes is left."""
@@ -128,7 +128,11 @@ class Launch:
         self._check_wanted()
         child = self._child = await self._processes.start_server(order, recipe, lease)
         self._check_wanted()
-        address, header = await self._until_ready(child, recipe, progress.weight)
+        start_thread("look at a loading server", progress.follow, child.pid)
+        try:
+            address, header = await self._until_ready(child, recipe, progress.weight)
+        finally:
+            progress.has_ended.set()
         self._check_wanted()
         listener, is_ours = await asyncio.to_thread(listener_of, address, child.pid, child.marker)
         self._check_wanted()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,11 @@ from hotseat.model_servers.os_processes import PROC, children
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from hotseat.identifiers import Bytes
+    from hotseat.identifiers import Bytes, Seconds
 
 SMALLEST: Bytes = 1 << 20
 """Smaller files on a command line are templates and certificates, not weights."""
+LOOK_S: Seconds = 0.25
 READ = re.compile(r"^(?:rchar|read_bytes): (\d+)$", re.MULTILINE)
 MAPPED = re.compile(r"^RssFile:\s+(\d+) kB$", re.MULTILINE)
 
@@ -35,9 +37,17 @@ class LoadProgress:
         self._files = frozenset(os.path.realpath(file) for file in weights(argv) if not is_in_container)
         self._has_begun = False
         self.weight = weight_of(argv)
+        self.share: float | None = None
+        """Of its files that the server has read; None: unknown, also in a container."""
+        self.has_ended = threading.Event()
 
-    def share(self, pid: int) -> float | None:
-        """The share of its files that the server with this pid has read; None: unknown, also in a container."""
+    def follow(self, pid: int) -> None:
+        """Look at the server with this pid until it `has_ended`. In a thread: the kernel may not answer as long as the
+        server waits for its disk."""
+        while not self.has_ended.wait(LOOK_S):
+            self.share = self._share(pid)
+
+    def _share(self, pid: int) -> float | None:
         self._has_begun = self._has_begun or (bool(self._files) and uses(pid, self._files))
         taken = taken_in(pid) if self._has_begun else 0
         return min(taken / self.weight, 1.0) if taken else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.model_servers.launch_failures import Exited, Trouble
 from hotseat.model_servers.own_download import DownloadProgress
 from hotseat.model_servers.readiness import UNREACHED, Readiness
 from hotseat.tasks import Tasks
+from hotseat.threads import look_at_disk
 
 if TYPE_CHECKING:
     from hotseat.catalog.filled_recipe import FilledRecipe
@@ -35,7 +37,7 @@ class ReadinessWait:
     ) -> None:
         """`lines` are sent with each health check."""
         self._model, self._child, self._recipe, self._within_s, self._lines = model, child, recipe, within_s, lines
-        self._download = DownloadProgress(child.pid) if does_download else None
+        self._does_download = does_download
 
     async def ready(self) -> Ready:
         """Trouble: it exited or took too long."""
@@ -53,13 +55,16 @@ class ReadinessWait:
 
     async def _first_of(self, ends: set[asyncio.Future[Any]]) -> None:
         """Return when one of them is done, or too late: a server that downloads its model has time while it does."""
-        looks = looks_left = 2 if self._download else 1
+        download, place = None, (self._model, "download")
+        if self._does_download:
+            download = await look_at_disk(place, partial(DownloadProgress, self._child.pid))
+        looks = looks_left = 2 if download else 1
         while looks_left:
             done, _ = await asyncio.wait(ends, timeout=self._within_s / looks, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return
             looks_left -= 1
-            if self._download and self._download.has_grown():
+            if download is not None and await look_at_disk(place, download.has_grown):
                 log.info("server is still downloading its model, waiting longer model=%s", self._model)
                 looks_left = looks
 
