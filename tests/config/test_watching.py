@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
+from tests.support.hanging_disk import hanging
+from tests.support.waiting import come_true
+
 from hotseat.config.watch import Watch
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +65,25 @@ def test_a_file_that_is_away_for_a_moment_is_no_reason_to_reload(tmp_path: Path)
 
     assert (content, stamp) == (file.read_text(), file.stat().st_mtime_ns)
     assert [gone, *looks(watch)] == [False, False, False, False]
+
+
+async def test_a_disk_that_does_not_respond(tmp_path: Path) -> None:
+    """The event loop does not wait for it; the change is noticed when the disk is back."""
+    file, changes = tmp_path / "c.yaml", list[str]()
+    file.write_text("a")
+    watch, tasks = Watch([file]), Tasks()
+
+    async def changed() -> None:
+        changes.append(file.read_text())
+
+    with hanging(tmp_path):
+        tasks.start(watch.follow(changed, "watch", 0.001), "watch")
+        await come_true(lambda: [each for each in threading.enumerate() if each.name == "look for changes"])
+    file.write_text("ab")
+    await come_true(lambda: changes)
+    await tasks.aclose()
+
+    assert changes == ["ab"]
 
 
 def test_a_folder_is_its_files(tmp_path: Path) -> None:

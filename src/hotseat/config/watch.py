@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from hotseat.tasks import forever
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +27,7 @@ class Watch:
         self._known = self._before = look_at(paths)
 
     def has_changed(self) -> bool:
-        """True once after each change, however many writes it consists of."""
+        """True once after each change, however many writes it consists of. Reads the disk: not for the event loop."""
         now, before = look_at(self._paths), self._before
         self._before = now
         if now == self._known or now != before:
@@ -41,7 +42,7 @@ class Watch:
 
         async def look() -> None:
             nonlocal is_due
-            is_due = is_due or self.has_changed()
+            is_due = is_due or await in_thread("look for changes", self.has_changed)
             if is_due:
                 await changed()
             is_due = False
