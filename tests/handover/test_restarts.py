@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.catalogs import one_at_a_time
 from tests.support.fake_launcher import FakeLauncher
+from tests.support.hanging_disk import hanging
 from tests.support.successors import OfferedServers, write_successor
 from tests.support.waiting import come_true
 
+from hotseat import threads
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import RestartFailed, RestartInProgress, ShuttingDown
@@ -73,6 +75,10 @@ class Rig:
         """Those of this test: an earlier one may have made this process adopt orphans."""
         return {*children(os.getpid())} - self._others
 
+    async def new_process_is_gone(self) -> None:
+        """One that was given up during its start is killed a moment later."""
+        await come_true(lambda: not (self.children() or threads._looking))
+
     async def _leave(self, successor: int) -> None:
         self.left_to.append(successor)
 
@@ -103,7 +109,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follower: dict[str, 
             await successor.exit_code()
         else:
             await rig.dispatcher.shut_down(within=0)
-        assert not rig.children()
+        await rig.new_process_is_gone()
 
     return opened
 
@@ -117,7 +123,7 @@ async def assert_goes_on(rig: Rig, reason: str) -> None:
     assert reason in rig.restarts.problem
     assert (rig.restarts.is_in_progress, rig.restarts.attempts) == (False, 1)
     assert rig.restarts.serving_pid == os.getpid()
-    assert not rig.children()
+    await rig.new_process_is_gone()
     await rig.dispatcher.operator.load(LLAMA)
     assert rig.launcher.alive == [LLAMA]
     assert HandoverRequested not in rig.events or rig.events.count(HandoverCancelled) == 1
@@ -255,6 +261,29 @@ async def test_whoever_asked_for_it_leaves(opened: Callable[..., Any]) -> None:
         asking.cancel()
 
         await rig.restarts.is_handed_over.wait()
+
+
+async def test_the_disk_of_the_program_does_not_respond(
+    opened: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop does not wait for it, and what starts after all is killed."""
+    monkeypatch.setattr(threads, "DISK_S", 0.1)
+    async with opened("hangs before hello") as rig:
+        with hanging(tmp_path), pytest.raises(RestartFailed, match="the disk has not responded"):
+            await rig.restarts.restart()
+
+        await assert_goes_on(rig, "the new process could not be started")
+
+
+async def test_the_new_process_gets_signals(opened: Callable[..., Any]) -> None:
+    """It is started by a thread that gets none."""
+    async with opened("hangs before hello", TimeLimits(start_s=60)) as rig:
+        restarting = Tasks().start(rig.restarts.try_to_restart(), "restart")
+        (pid,) = await come_true(rig.children)
+        os.kill(pid, signal.SIGTERM)
+        await restarting
+
+        await assert_goes_on(rig, ENDED)
 
 
 # The process is to stop

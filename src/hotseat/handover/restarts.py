@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from hotseat.errors import RestartFailed, RestartInProgress, ShuttingDown
 from hotseat.handover.remote_scheduler import RemoteScheduler
-from hotseat.handover.successor import Successor
+from hotseat.handover.successor import Successor, started
 from hotseat.scheduling.events import HandoverCancelled, HandoverRequested
 from hotseat.tasks import Tasks
 
@@ -173,7 +173,7 @@ class Restarts:
 
     async def _restart(self) -> int:
         self._reloads_known = self._reloads()
-        successor = Successor(self._listening, self._environ, self._carry_out)
+        successor = Successor(*await started(self._environ), self._listening, self._carry_out)
         try:
             self.management = await successor.ready(self._time_limits.start_s)
             await self._settled(successor)

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from hotseat.handover.request_messages import command_in
 from hotseat.handover.stand_in import HANDOVER
 from hotseat.handover.successor_process import new_program, start_process
 from hotseat.tasks import Tasks, attempt
+from hotseat.threads import look_at_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,13 +57,14 @@ class Listening(Struct, frozen=True):
 
 class Successor:
     def __init__(
-        self, listening: Listening, environ: Mapping[str, str], carry_out: Callable[[ToRequests], None]
+        self,
+        process: SuccessorProcess,
+        ours: socket.socket,
+        listening: Listening,
+        carry_out: Callable[[ToRequests], None],
     ) -> None:
         """`carry_out` gets its decisions about the requests of this process."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = started(environ, theirs, ours)
-        loop = asyncio.get_running_loop()
+        self._process, loop = process, asyncio.get_running_loop()
         self._carry_out = carry_out
         self._management: asyncio.Future[str] = loop.create_future()
         self.failure: asyncio.Future[str] = loop.create_future()
@@ -140,11 +143,29 @@ class Successor:
             self.failure.set_result(reason)
 
 
-def started(environ: Mapping[str, str], theirs: socket.socket, ours: socket.socket) -> SuccessorProcess:
-    """The newly installed program, with `theirs`; if it cannot be started, `ours` is closed."""
-    fd = theirs.fileno()
+async def started(environ: Mapping[str, str]) -> tuple[SuccessorProcess, socket.socket]:
+    """The newly installed program, and our end of the connection to it; RestartFailed: it cannot be started."""
+    given_up, signals = threading.Event(), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    def start() -> tuple[SuccessorProcess, socket.socket]:
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals)  # the new process inherits it
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                fd = theirs.fileno()
+                process = start_process(new_program(sys.argv), {**environ, HANDOVER: str(fd)}, fd)
+        except OSError:
+            ours.close()
+            raise
+        if given_up.is_set():
+            ours.close()
+            process.send_signal(signal.SIGKILL)
+            process.exit_code()
+        return process, ours
+
     try:
-        return start_process(new_program(sys.argv), {**environ, HANDOVER: str(fd)}, fd)
+        return await look_at_disk("the program", start)
     except OSError as problem:
-        ours.close()
         raise RestartFailed(f"the new process could not be started: {problem}") from None
+    finally:
+        given_up.set()
