@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.too_deep import TOO_DEEP
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.errors import ClientError, TooLarge
-from hotseat.relay.http.json_bodies import SMALL, rewrite_json
+from hotseat.relay.http.json_bodies import BEFORE_AN_OBJECT, SMALL, may_be_object, rewrite_json
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def test_a_body_that_is_no_object_stays_as_it_is(body: bytes) -> None:
     [
         b'{"x":1',
         b' \n{"x":NaN}',
+        pytest.param(b" " * SMALL + b'{"x":NaN}', id="after many blanks"),
         b'{"x":1,}',
         b'{"\xff":1,"x":1}',
         b'{"a":{"\xff":1,"b":2}}',
@@ -77,6 +79,26 @@ def test_an_object_that_cannot_be_read_is_refused(body: bytes) -> None:
     """An object that is not valid JSON is refused, because a lenient server might find stripped members in it."""
     with pytest.raises(ClientError, match="not valid JSON"):
         rewrite_json(body, EVERYTHING)
+
+
+def test_few_of_many_blanks_are_searched() -> None:
+    """All of them would take most of the time that others may have to wait, each time that a body is asked about."""
+    blanks = b" " * (16 << 20)
+    began = time.thread_time()
+    blanks.lstrip(BEFORE_AN_OBJECT)
+    all_s = time.thread_time() - began
+    assert [may_be_object(blanks + end) for end in (b"", b"{}", b"[]")] == [True] * 3
+    began = time.thread_time()
+    for _ in range(10):
+        assert may_be_object(blanks)
+
+    assert time.thread_time() - began < all_s
+
+
+@pytest.mark.parametrize(("body", "may"), [(b"", False), (b" \n", False), (b" {", True), (b" [{}]", False)])
+def test_what_may_be_an_object(body: bytes, may: bool) -> None:
+    """A short body is searched whole."""
+    assert may_be_object(body) is may
 
 
 NUMBERS = [

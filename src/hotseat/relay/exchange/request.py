@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
-from hotseat.relay.http.body import PIECE, names_one_model
-from hotseat.relay.http.json_bodies import BEFORE_AN_OBJECT, SMALL, rewrite_json
+from hotseat.relay.http.body import names_one_model
+from hotseat.relay.http.json_bodies import SMALL, may_be_object, rewrite_json
 from hotseat.relay.routing.model_name import model_and_members, model_in_json, must_name_model, with_model_in_query
 from hotseat.settings import MiB
 from hotseat.tracing.traceparent import NAME as TRACEPARENT
@@ -178,10 +178,4 @@ class Request:
         self.body.replace(rewrite_json(self.body.whole(), changes, self.members))
 
     def _begins_like_json(self) -> bool:
-        """Does the body begin like an object? A spooled body with only blanks in the part searched may."""
-        if not self.body.is_spooled:
-            return self.body.whole().lstrip(BEFORE_AN_OBJECT).startswith(b"{")
-        for offset in range(0, MOST_UNDECLARED, PIECE):
-            if begun := self.body.pieces_from(offset).lstrip(BEFORE_AN_OBJECT):
-                return begun.startswith(b"{")
-        return True
+        return may_be_object(self.body.pieces_from(0) if self.body.is_spooled else self.body.whole())

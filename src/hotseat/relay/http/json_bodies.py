@@ -91,12 +91,18 @@ def _members_to_change(body: bytes) -> Members | None:
     return _members_of(body)
 
 
+def may_be_object(body: bytes) -> bool:
+    """Might a lenient parser find an object at the beginning? Not all of a body that begins with blanks is searched."""
+    begun = body[:SMALL].lstrip(BEFORE_AN_OBJECT)
+    return begun.startswith(b"{") or (not begun and len(body) >= SMALL)
+
+
 def _members_of(raw: bytes) -> Members | None:
     try:
         return read_members(raw.removeprefix(_BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         # An upstream with a more lenient parser might read it, and a stripped parameter would slip through.
-        if raw.lstrip(BEFORE_AN_OBJECT).startswith(b"{"):
+        if may_be_object(raw):
             raise ClientError(f"the request body is not valid JSON: {why_not_json(problem, raw)}") from problem
         return None
 
