@@ -96,7 +96,7 @@ async def test_no_keys(here: CommandLine) -> None:
     assert "no API keys: everybody who can reach this server" in (await here.type("keys", "list")).out
 
 
-@pytest.mark.parametrize(("command", "said"), [("check", "refuse this address"), ("doctor", "exposure")])
+@pytest.mark.parametrize(("command", "said"), [("check", "does not start"), ("doctor", "exposure")])
 def test_an_open_address_whose_keys_were_created(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, said: str
 ) -> None:
@@ -105,13 +105,31 @@ def test_an_open_address_whose_keys_were_created(
     config = tmp_path / "config.yaml"
     config.write_text("listen: 0.0.0.0:1\nmodels: {}")
     argv = (command, str(config)) if command == "check" else (command, "--config", str(config))
-    without = typed(*argv).out
+
+    def printed() -> str:
+        said = typed(*argv)
+        return said.out + said.err
+
+    without = printed()
     KeyFile(tmp_path / "keys.json").change(lambda _: (ApiKey("", Role.ADMIN, "ann", "a" * 64),))
-    with_key = typed(*argv).out
+    with_key = printed()
     (tmp_path / "keys.json").write_text("{")
-    damaged = typed(*argv).out
+    damaged = printed()
 
     assert said in without
     assert "can be reached from other machines and no apiKeys are configured" in without
     assert "no apiKeys are configured" not in with_key
-    assert f"`hotseat serve` will refuse to start: the API keys of {tmp_path}" in damaged
+    assert f"the API keys of {tmp_path}" in damaged
+    assert command == "doctor" or [typed(*argv).code, "does not start" in damaged] == [3, True]
+
+
+def test_a_created_key_that_is_also_configured(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hotseat check` refuses it as `hotseat serve` does."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    KeyFile(tmp_path / "keys.json").change(lambda _: (ApiKey("", Role.ADMIN, "ann", "a" * 64),))
+    config = tmp_path / "config.yaml"
+    config.write_text("apiKeys: [{name: ann, key: a-key-of-twenty-signs}]\nmodels: {}")
+    said = typed("check", str(config))
+
+    assert said.code == 3
+    assert 'error: the API key "ann" exists twice' in said.err

@@ -31,23 +31,57 @@ def test_a_good_file_is_summed_up(files: ConfigFiles, capsys: pytest.CaptureFixt
     assert err == "config.yaml:2:1: warning: captureBuffer: not used yet. Nothing is captured\n"
 
 
-def test_a_file_that_opens_the_address_is_reported_before_serving(
-    files: ConfigFiles, capsys: pytest.CaptureFixture[str]
+OPEN_FLEET = "fleet: {nats: ['nats://hub:4222'], name: gpu1, secret: a-secret-of-twenty-signs}\n"
+REFUSED = {
+    "open": ("listen: ':80'", "0.0.0.0:80 can be reached from other machines and no apiKeys are configured"),
+    "plain text beside HTTPS": (
+        "tls: {cert: c.pem}\nollama: {listen: ':11434'}\napiKeys: [a-key-of-twenty-signs]",
+        "ollama.listen 0.0.0.0:11434 is plain HTTP",
+    ),
+    "a certificate that is missing": ("tls: {cert: no.pem}", "cannot use the certificate: [Errno 2]"),
+    "a loopback address in a fleet": (OPEN_FLEET, "other hosts cannot reach this one at 127.0.0.1:8080"),
+    "one address twice": ("ollama: {listen: 8080}", "is also the address of listen, 127.0.0.1:8080"),
+    "also everywhere": ("allowOpen: true\nollama: {listen: ':8080'}", "0.0.0.0:8080 and listen 127.0.0.1:8080"),
+    "by its name": ("ollama: {listen: 'localhost:8080'}", "localhost:8080 and listen 127.0.0.1:8080"),
+    "everywhere and by its name": (
+        "allowOpen: true\nlisten: ':99'\nollama: {listen: 'localhost:99'}",
+        "ollama.listen localhost:99 and listen 0.0.0.0:99 have the same port",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_serve_refuses_is_an_error(
+    files: ConfigFiles, capsys: pytest.CaptureFixture[str], text: str, says: str
 ) -> None:
-    """`check` reports what `serve` will refuse."""
-    assert check([files.write("config.yaml", GOOD + "listen: ':80'")], as_json=False, lenient=False) == 0
+    """`check` reports what `serve` will refuse, so that a script that checks a file does not install it."""
+    file = files.write("config.yaml", GOOD + text)
+    assert check([file], as_json=False, lenient=False) == 3
+    said = capsys.readouterr()
+    assert check([file], as_json=True, lenient=False) == 3
+    told = json.loads(capsys.readouterr().out)
 
-    assert "`hotseat serve` will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
+    assert f"{file}:" in said.err
+    assert ": error: " in said.err
+    assert says in said.err
+    assert said.out == "1 error: hotseat does not start with this configuration.\n"
+    assert (told["ok"], told["config"]) == (False, None)
+    assert says in told["problems"][-1]["message"]
+    assert told["problems"][-1]["severity"] == "error"
 
 
-def test_keys_in_plain_text_beside_https_are_reported_before_serving(
-    files: ConfigFiles, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The address for Ollama's clients has no certificate."""
-    open_too = "tls: {cert: c.pem}\nollama: {listen: ':11434'}\napiKeys: [a-key-of-twenty-signs]\n"
-    assert check([files.write("config.yaml", GOOD + open_too)], as_json=False, lenient=False) == 0
-
-    assert "will refuse this address: ollama.listen 0.0.0.0:11434 is plain HTTP" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ollama: {listen: 8081}",
+        "ollama: {listen: '[::1]:8080'}",
+        "listen: '[::]:99'\nollama: {listen: 99}\nallowOpen: true",
+        "listen: 0\nollama: {listen: 0}",
+    ],
+)
+def test_two_addresses_that_differ(files: ConfigFiles, text: str) -> None:
+    """IPv4 and IPv6 have ports of their own, and for port 0 each gets a free one."""
+    assert check([files.write("config.yaml", GOOD + text)], as_json=False, lenient=False) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,15 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hotseat.config.active import with_created_keys
 from hotseat.config.conversations import obstacle
 from hotseat.config.effective import concurrency, listed, resolved
-from hotseat.config.exposure import refuse_addresses
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError, ConfigProblem, Problems, Severity
 from hotseat.config.units import size_text
 from hotseat.identifiers import ANY_GPU
 from hotseat.memory.manager import devices_for_models, figures_of_this_machine
+from hotseat.startup.preparation import CannotStart, load_access
 from hotseat.state.cache_directory import conversations_directory
-from hotseat.state.key_file import UnreadableKeys, created_keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,12 +32,21 @@ def check(paths: list[Path], as_json: bool, lenient: bool) -> int:
     try:
         loaded = read(paths, environ=os.environ, lenient=lenient, find_devices=devices_for_models)
         loaded = with_figures(loaded)
+        refuse(loaded, str(paths[0]))
     except ConfigError as error:
         _report(as_json, error.problems, None)
         return INVALID
     loaded = replace(loaded, problems=(*loaded.problems, *unknown_sizes(loaded)))
     _report(as_json, loaded.problems, loaded)
     return FINE
+
+
+def refuse(loaded: Loaded, file: str) -> None:
+    """Raises ConfigError with what `hotseat serve` would say."""
+    try:
+        load_access(loaded.settings)
+    except CannotStart as refused:
+        raise ConfigError((*loaded.problems, ConfigProblem(Severity.ERROR, file, 1, 1, "", str(refused)))) from None
 
 
 def with_figures(loaded: Loaded) -> Loaded:
@@ -81,7 +88,6 @@ def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
     lines += concurrency(loaded.catalog)
     lines += memory_of_models(loaded)
     lines += kept_conversations(loaded, os.environ)
-    lines += _refused_address(loaded)
     if loaded.differences:
         lines += ["Differences from llama-swap:", *map(str, loaded.differences)]
     return "\n".join(lines)
@@ -98,15 +104,6 @@ def kept_conversations(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[s
     reasons = {name: obstacle(spec.recipe, environ) for name, spec in models.items() if name not in kept}
     if reasons:
         yield f"No conversations are kept for {listed([f'{name} ({reason})' for name, reason in reasons.items()])}."
-
-
-def _refused_address(loaded: Loaded) -> list[str]:
-    try:
-        settings = with_created_keys(loaded.settings, created_keys_of(os.environ))
-    except UnreadableKeys as problem:
-        return [f"`hotseat serve` will refuse to start: {problem}"]
-    sentence = refuse_addresses(settings)
-    return [f"`hotseat serve` will refuse this address: {sentence}"] if sentence else []
 
 
 def memory_of_models(loaded: Loaded) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.activity.usage import digest_of
-from hotseat.config.fleet import refuse_fleet
+from hotseat.config.fleet import EVERYWHERE, refuse_fleet
 from hotseat.config.units import address_text, is_loopback
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def refuse_to_serve(settings: Settings) -> str | None:
 
 def refuse_addresses(settings: Settings) -> str | None:
     """The same for the addresses alone."""
-    return refuse_open(settings) or refuse_unencrypted(settings)
+    return refuse_open(settings) or refuse_unencrypted(settings) or refuse_same(settings)
 
 
 def refuse_open(settings: Settings) -> str | None:
@@ -73,6 +73,18 @@ def refuse_unencrypted(settings: Settings) -> str | None:
         f"ollama.listen {address_text(address)} is plain HTTP and can be reached from other machines, although tls is "
         f"configured. Set it to 127.0.0.1:{address[1]}; other machines can use Ollama's API at the address of listen."
     )
+
+
+def refuse_same(settings: Settings) -> str | None:
+    """Both cannot have one port of one address, by another name either; of names only localhost is understood."""
+    if settings.ollama_listen is None or settings.ollama_listen[1] != settings.listen[1] or settings.listen[1] == 0:
+        return None
+    one, other = (host.replace("localhost", "127.0.0.1") for host, _ in (settings.listen, settings.ollama_listen))
+    is_everywhere = not {one, other}.isdisjoint(EVERYWHERE) and (":" in one) == (":" in other)
+    if one != other and not is_everywhere:
+        return None
+    addresses = f"ollama.listen {address_text(settings.ollama_listen)} and listen {address_text(settings.listen)}"
+    return f"{addresses} have the same port. Change one of them; listen serves Ollama's API too."
 
 
 def warn_of_open_lists(config: Config, problems: Problems) -> None:

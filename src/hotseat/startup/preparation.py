@@ -85,11 +85,9 @@ def prepare_with(predecessor: Predecessor | None, options: ServeOptions, writer:
     if handed:
         options = replace(options, listen=most_exposed(handed))
     loaded = load_config(options, model_folders)
-    created_keys = load_created_keys()
-    check_exposure(with_created_keys(loaded.settings, created_keys))
+    created_keys, tls = load_access(loaded.settings)
     recent_lines = RecentLines()
     logs.set_up(loaded.settings.logging, writer, recent_lines)
-    tls = load_certificate(loaded.settings.tls)
     listening = listen(loaded.settings, handed, predecessor)
     return Prepared(
         options, loaded, created_keys, *listening, tls, model_folders, systemd, writer, recent_lines, bool(handed),
@@ -131,6 +129,13 @@ def load_config(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
         return load(options, model_folders)
     except ConfigError as error:
         raise CannotStart("\n".join(map(str, error.problems))) from None
+
+
+def load_access(settings: Settings) -> tuple[Sequence[ApiKey], ssl.SSLContext | None]:
+    """The created keys and the certificate, if the settings may be served with them; for `hotseat check` too."""
+    created_keys = load_created_keys()
+    check_exposure(with_created_keys(settings, created_keys))
+    return created_keys, load_certificate(settings.tls)
 
 
 def load_created_keys() -> Sequence[ApiKey]:
