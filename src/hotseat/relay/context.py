@@ -120,12 +120,12 @@ class Context:
             response = response.replace(b"\r\n", b"\r\nConnection: keep-alive\r\n", 1)
         return Reply(self.policy.cors.readable(response, head), keep_alive)
 
-    def objection(self, request: Request, model: str = "") -> HotseatError | None:
+    def objection(self, request: Request, peer: str, model: str = "") -> HotseatError | None:
         """The error if the policy rejects a request that an earlier one admitted."""
         if request.verdict.from_host:  # its proof is valid once, and the other host knows the client
             return None
         try:
-            verdict = self.policy.identify_again(request.verdict, request.head)
+            verdict = self.policy.identify_again(request.verdict, request.head, peer)
             self.policy.check_may_ask(verdict, request.destination)
             if verdict.account is not None and model:
                 verdict.account.check_may_use(model)
@@ -133,9 +133,9 @@ class Context:
             return error
         return None
 
-    def objection_before_start(self, request: Request) -> HotseatError | None:
+    def objection_before_start(self, request: Request, peer: str) -> HotseatError | None:
         """The same for a request that has not begun: if it sent a key that is new, it has the limits of that key."""
-        error = self.objection(request)
+        error = self.objection(request, peer)
         if error is None and request.verdict.is_anonymous:
             request.sent_by(self.policy.identify(request.head))
         return error

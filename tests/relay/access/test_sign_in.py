@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from tests.support.relay_rig import HELLO, chat, get
+from tests.support.waiting import come_true
 
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.access.sign_in import LONGEST_USER
@@ -154,3 +156,19 @@ async def test_a_reload_without_sign_in(open_rig: OpenRig) -> None:
     rig.relay.change_policy(Policy(Settings(access=Access(api_keys=(BOSS,)))))
 
     assert (await client.message()).status == 401
+
+
+async def test_a_reload_that_no_longer_trusts_the_proxy(open_rig: OpenRig) -> None:
+    """What users behind it have in progress ends, also if it is half read; users behind another proxy continue."""
+    rig = await open_rig(access=replace(BEHIND, trusted_proxies=(PROXY, ELSEWHERE)))
+    client, _ = await rig.reached(chat("alpha", ANN))
+    half = await rig.send(chat("alpha", ANN)[:-1])
+    other = await rig.client(source=ELSEWHERE)
+    await other.send(chat("alpha", ANN))
+    call = await rig.alpha.call()
+    await come_true(lambda: rig.relay.context.bodies.in_memory)
+    policy = Policy(Settings(access=replace(BEHIND, trusted_proxies=(ELSEWHERE,))))
+    rig.relay.change_policy(policy)
+    await call.say(HELLO)
+
+    assert [(await each.message()).status for each in (client, half, other)] == [401, 401, 200]

@@ -118,8 +118,11 @@ class Policy:
             self._keys.check_known(verdict)
         return verdict
 
-    def identify_again(self, verdict: Verdict, head: RequestHead) -> Verdict:
+    def identify_again(self, verdict: Verdict, head: RequestHead, peer: str) -> Verdict:
         """Of a request in progress: it belongs to its key, even if that has another secret by now."""
+        if head.is_from_proxy and not self.believes(peer):
+            head = copy(head)  # other proxies may have sent the same
+            head.is_from_proxy = False
         account = verdict.account
         if account is not None and account in self.accounts.all():
             return replace(verdict, role=account.key.role)

@@ -136,13 +136,14 @@ class RequestReader:
         """The policy has changed: refuse requests that it no longer allows; returns how many."""
         ended, context = 0, self._context
         for place, item in enumerate(self.items):
-            if isinstance(item, Request) and (error := context.objection_before_start(item)) is not None:
+            if isinstance(item, Request) and (error := context.objection_before_start(item, self._peer)) is not None:
                 context.forget(item)
                 self.items[place] = context.refusal(
                     error, item.head, keep_alive=item.head.keep_alive, request_id=item.id, peer=self._peer
                 )
                 ended += 1
-        if self._request is not None and (error := context.objection_before_start(self._request)) is not None:
+        request = self._request
+        if request is not None and (error := context.objection_before_start(request, self._peer)) is not None:
             self.give_up(error)
             ended += 1
         return ended

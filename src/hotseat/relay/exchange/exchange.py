@@ -213,7 +213,7 @@ class Exchange:
         if self.state is DONE or (self.request.verdict.is_anonymous and self._finishes_without_key):
             return False
         key_use = self.accounting.key_use
-        error = self.context.objection(self.request, "" if key_use is None else key_use.model)
+        error = self.context.objection(self.request, self.client.peer, "" if key_use is None else key_use.model)
         if error is None:
             return False
         self.fail(error)
