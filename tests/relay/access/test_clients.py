@@ -70,7 +70,7 @@ KEY = "Authorization: Bearer bosss"
         ("10.0.0.1", [f"{HEADER}: 192.0.2.7:50001, 10.0.0.2:50002"], "", "192.0.2.7"),
         ("10.0.0.1", [f"{HEADER}: 192.0.2.7:70000"], "", "192.0.2.7:70000"),
         ("10.0.0.1", [f"{HEADER}: "], "", "10.0.0.1"),
-        ("10.0.0.1", [f"{HEADER}: {'x' * 100}"], "", "x" * 64),
+        ("10.0.0.1", [f"{HEADER}: {'x' * 64}"], "", "x" * 64),
     ],
 )
 def test_one_function_says_who_a_client_is(peer: str, fields: list[str], holder: str, client: str) -> None:
@@ -78,6 +78,25 @@ def test_one_function_says_who_a_client_is(peer: str, fields: list[str], holder:
     head = parse_request_head(get("/slots", *fields))
 
     assert Policy(Settings(access=OPEN)).client_of(head, Verdict(holder=holder), peer) == client
+
+
+@pytest.mark.parametrize("says", ["key or user", "proxy", "host"])
+def test_long_names_that_begin_alike(says: str) -> None:
+    """Each is a client of its own with a short name, which is the same each time and at each host."""
+    policy = Policy(Settings(access=OPEN))
+
+    def client_of(name: str) -> str:
+        if says == "key or user":
+            return policy.client_of(parse_request_head(get("/slots")), Verdict(holder=name), "10.0.0.1")
+        field, verdict = ("Hotseat-Client", Verdict(from_host="a")) if says == "host" else (HEADER, UNTOUCHED)
+        return policy.client_of(parse_request_head(get("/slots", f"{field}: {name}")), verdict, "10.0.0.1")
+
+    ann, bob = "x" * 100 + "ann", "x" * 100 + "bob"
+    first, second = client_of(ann), client_of(bob)
+
+    assert first != second
+    assert (len(first), client_of(ann), client_of(first)) == (64, first, first)
+    assert first.startswith("x" * 47)
 
 
 def test_a_chain_of_thousands_of_proxies() -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 LONGEST_CLIENT = 64
-"""Bytes of a header that names a client, so that per-client state cannot grow with what clients send."""
+"""Characters of the name of a client, so that per-client state cannot grow with what clients send."""
 FORWARDED_FOR = b"x-forwarded-for"
 MOST_PROXIES = 16
 """Addresses in X-Forwarded-For that are looked at, from the last: a client may send thousands of them."""
@@ -154,8 +155,8 @@ class Policy:
         With the verdict `UNTOUCHED` it is the address that guesses and refusals count for.
         """
         if verdict.from_host:
-            return ClientId(unquote(head.known.get(FOR_CLIENT, b"").decode("latin-1"))[:LONGEST_CLIENT])
-        return ClientId(verdict.holder[:LONGEST_CLIENT] or self._address_of(head, peer))
+            return _shortened(unquote(head.known.get(FOR_CLIENT, b"").decode("latin-1")))
+        return _shortened(verdict.holder or self._address_of(head, peer))
 
     def _address_of(self, head: RequestHead, peer: str) -> str:
         """Only the last line of a header is certainly the proxy's own, and of X-Forwarded-For its last address."""
@@ -167,4 +168,11 @@ class Policy:
             while len(named) > 1 and self.trusts(named[-1]):  # a chain of proxies
                 named.pop()
         client = named[-1].strip() if named else ""
-        return counted_as(client[:LONGEST_CLIENT]) or peer
+        return counted_as(_shortened(client)) or peer
+
+
+def _shortened(name: str) -> ClientId:
+    """Names that begin alike stay different."""
+    if len(name) > LONGEST_CLIENT:
+        name = f"{name[: LONGEST_CLIENT - 17]}~{sha256(name.encode()).hexdigest()[:16]}"
+    return ClientId(name)
