@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import stat
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -77,15 +78,18 @@ def noted_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
-    """Nothing recorded until then is lost."""
+    """Nothing recorded until then is lost, and nobody else could ever read the file."""
     with ForkedHotseat({"models": {"qwen": {"cmd": "sleep 60", "proxy": "http://127.0.0.1:1"}}}, tmp_path) as rig:
         words = [str(PROGRAM), "record", str(tmp_path / "t.jsonl"), "--url", rig.url]
-        recorder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        recorder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, umask=0o022)
         assert recorder.stderr is not None
-        begun = recorder.stderr.readline()
+        begun, file = recorder.stderr.readline(), tmp_path / "t.jsonl"
+        modes = [file.stat().st_mode]
         recorder.send_signal(signal.SIGINT)
         said, problems = recorder.communicate(timeout=PATIENCE_S)
+        modes.append(file.stat().st_mode)
 
+    assert list(map(stat.S_IMODE, modes)) == [0o600, 0o600]
     assert (begun, problems, recorder.returncode) == ("recording until Ctrl-C\n", "", 0)
     assert said.endswith("t.jsonl: 0 requests of 0 clients for 0 models; 0 clients waited for each response\n")
 

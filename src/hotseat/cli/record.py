@@ -39,7 +39,7 @@ def record(server: Server, file: Path, seconds: float | None) -> None:
 def must_be_writable(file: Path) -> None:
     """Fail now rather than after an hour of recording."""
     try:
-        file.touch()
+        file.touch(mode=0o600)  # who used what when is for nobody else
     except OSError as error:
         raise Problem(f"{file} cannot be written: {error.strerror}") from None
 
