@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.catalogs import model, with_budget
+from tests.support.fake_launcher import catalog, spec
 from tests.support.scheduler_driver import (
     arrives,
     exited,
@@ -25,11 +26,13 @@ from hotseat.scheduling.model_stats import (
     FRESH,
     KEPT_CLIENTS,
     KEPT_GAPS,
+    KEPT_REMOVED,
     UNKNOWN_LOAD_S,
     UNKNOWN_STOP_S,
     ModelStats,
     StatsOfModels,
 )
+from hotseat.scheduling.state import State
 
 if TYPE_CHECKING:
     from tests.support.scheduler_driver import NewDriver, SchedulerDriver
@@ -156,6 +159,25 @@ def test_what_is_kept_is_bounded() -> None:
 
     assert len(stats._last_visits) == KEPT_CLIENTS
     assert len(stats.of(QWEN).gaps) == KEPT_GAPS
+
+
+def test_what_was_learned_of_removed_models_is_bounded() -> None:
+    """However many models a configuration names over time: those that left it last are known when they come back."""
+    state = State(catalog(spec("qwen")))
+    names = [ModelName(f"model-{n}") for n in range(KEPT_REMOVED + 10)]
+    for n, name in enumerate(names):
+        state.add(spec(name), None)
+        state.model_stats.loaded(name, float(n))
+        state.forget(name)
+    state.add(spec(names[-1]), None)
+    for other in names[10:-1]:  # it is not the next one to be forgotten
+        state.add(spec(other), None)
+        state.forget(other)
+
+    assert len(state.model_stats._of) == KEPT_REMOVED + 1
+    assert len(state.model_stats._used) == KEPT_REMOVED
+    assert state.model_stats.load_s(names[-1]) == KEPT_REMOVED + 9
+    assert state.model_stats.load_s(names[0]) == pytest.approx(sum(range(10, KEPT_REMOVED + 10)) / KEPT_REMOVED)
 
 
 def test_what_was_learned_survives_a_restart() -> None:

@@ -36,6 +36,8 @@ FORGETTING = 0.95
 """Decay of the longest request per further request."""
 KEPT_GAPS = 16
 KEPT_CLIENTS = 4096
+KEPT_REMOVED = 200
+"""As many as are stored for the next start."""
 
 
 class SleepStats(Struct):
@@ -109,6 +111,8 @@ class StatsOfModels:
         self._of: dict[ModelName, ModelStats] = {}
         self._used: dict[ModelName, ModelStats] = {}
         """Those of models used in this run, the last used last."""
+        self._removed: dict[ModelName, None] = {}
+        """Those of models that have left the configuration and may come back, the last removed last."""
         self._last_visits: dict[ClientId, tuple[ModelName, Instant]] = {}
         """Last model of each client, and when that request ended."""
         self._loads_s: Seconds = 0.0
@@ -117,11 +121,22 @@ class StatsOfModels:
         """How many those are."""
 
     def of(self, model: ModelName) -> ModelStats:
-        """Always returns the same object for a model."""
+        """Always returns the same object for a model, unless that was removed long ago."""
+        self._removed.pop(model, None)
         stats = self._of.get(model)
         if stats is None:
             stats = self._of[model] = ModelStats()
         return stats
+
+    def removed(self, model: ModelName) -> None:
+        self._removed[model] = None
+        if len(self._removed) > KEPT_REMOVED:
+            oldest = next(iter(self._removed))
+            del self._removed[oldest]
+            self._used.pop(oldest, None)
+            load_s = self._of.pop(oldest).load_s
+            self._loads_s -= load_s or 0.0
+            self._loaded -= load_s is not None
 
     def load_s(self, model: ModelName) -> Seconds:
         """Expected load time; for a model never loaded, the mean of the others."""

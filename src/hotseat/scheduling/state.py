@@ -258,6 +258,7 @@ class State:
     def forget(self, name: ModelName) -> None:
         """Remove a model without a process that left the catalog."""
         self.models.pop(name).stats.memory = None
+        self.model_stats.removed(name)
         self.active.pop(name, None)
         self.failed.pop(name, None)
 
