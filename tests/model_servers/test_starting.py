@@ -418,3 +418,16 @@ async def test_a_server_has_time_where_nobody_says_how_much(rig: SupervisorRig) 
     ready = await rig.ready(model("healthy", health_check_timeout_s=None))
 
     assert ready.upstream.pid
+
+
+async def test_the_output_of_a_model_that_is_removed(rig: SupervisorRig) -> None:
+    """It stays while the model has a server, which may write more."""
+    ready, output = await rig.ready(model("healthy")), rig.output
+    rig.supervisor.forget_others([])
+    assert rig.output is output
+    await rig.end(ready)
+    rig.supervisor.forget_others([ready.model])
+    assert rig.output is output
+    rig.supervisor.forget_others([])
+
+    assert rig.output is not output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
@@ -13,9 +14,14 @@ from tests.support.waiting import come_true
 from hotseat.catalog.spec import LaunchRecipe
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.identifiers import ModelName
+from hotseat.identifiers import LaunchId, ModelName
+from hotseat.scheduling.events import CatalogChanged, UpstreamExited
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.startup.models import forget_removed
 from hotseat.startup.reloading import ConfigApplier
+
+if TYPE_CHECKING:
+    from hotseat.scheduling.events import Event
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +37,17 @@ async def test_the_guard_learns_new_unload_timeouts() -> None:
 
     models.supervisor.limit_stops.assert_called_once_with(after)
     assert models.dispatcher.catalog == after
+
+
+@pytest.mark.parametrize(
+    "event", [CatalogChanged(one_at_a_time("llama")), UpstreamExited(ModelName("qwen"), LaunchId(1), "exit status 0")]
+)
+async def test_what_a_removed_model_has_written_is_forgotten(event: Event) -> None:
+    """When the model is removed, or when its server, which may finish its requests first, is gone."""
+    parts = Mock(dispatcher=Dispatcher(Scheduler(one_at_a_time("llama")), FakeLauncher(), Journal()))
+    forget_removed(parts, event)
+
+    parts.supervisor.forget_others.assert_called_once_with(parts.dispatcher.catalog.models)
 
 
 async def test_a_new_model_with_the_port_of_a_running_server() -> None:

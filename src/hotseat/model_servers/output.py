@@ -19,7 +19,7 @@ from hotseat.model_servers.plain_text import plain_line
 from hotseat.model_servers.recent_chunks import SMALL, Chunk, RecentChunks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 
     from hotseat.identifiers import ModelName, Seconds
     from hotseat.model_servers.recent_chunks import TimedLine
@@ -146,6 +146,10 @@ class Outputs:
         if model not in self._outputs:
             self._outputs[model] = Output(partial(self._stdout_copy, model) if self._stdout_copy else None)
         return self._outputs[model]
+
+    def keep(self, models: Collection[ModelName]) -> None:
+        """Forget what all others have written."""
+        self._outputs = {model: output for model, output in self._outputs.items() if model in models}
 
 
 class Destination(Protocol):

@@ -96,6 +96,12 @@ class Supervisor:
         """Tokens of one request, as the model's last server reported; None: unknown."""
         return self._contexts.get(model)
 
+    def forget_others(self, models: Collection[ModelName]) -> None:
+        """Drop the output and the context of models that are none of these and have no server."""
+        kept = {*models, *(launch.model for launch in self._all())}
+        self.outputs.keep(kept)
+        self._contexts = {model: context for model, context in self._contexts.items() if model in kept}
+
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         """Return when the server is ready, or when it failed and none of its processes is left."""
         self._read_ahead.stop(command.model)  # from now on the server reads its files itself

@@ -24,7 +24,7 @@ from hotseat.model_servers.guard_grace import GuardGrace, connect
 from hotseat.model_servers.guard_link import CannotTake
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import StdoutCopy
-from hotseat.scheduling.events import UpstreamExited
+from hotseat.scheduling.events import CatalogChanged, UpstreamExited, UpstreamFailed
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.state.cache_directory import conversations_directory
 from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
@@ -149,6 +149,7 @@ def watch_models(parts: ModelParts, tasks: Tasks) -> None:
     parts.journal.listen(lambda entry: parts.memory_watch.on_event(entry.event))
     parts.journal.listen(DefaultModelLoader(parts.dispatcher, tasks).watch)
     parts.journal.listen(lambda entry: forget_given_up(parts, entry.event))
+    parts.journal.listen(lambda entry: forget_removed(parts, entry.event))
 
 
 def forget_given_up(parts: ModelParts, event: Event) -> None:
@@ -158,6 +159,12 @@ def forget_given_up(parts: ModelParts, event: Event) -> None:
     known = parts.dispatcher.views.of(event.model).conversations
     if known and known.problem:
         parts.supervisor.conversations.forget([event.model])
+
+
+def forget_removed(parts: ModelParts, event: Event) -> None:
+    """A model that was removed may have a server for a while: it finishes its requests."""
+    if isinstance(event, CatalogChanged | UpstreamExited | UpstreamFailed):
+        parts.supervisor.forget_others(parts.dispatcher.catalog.models)
 
 
 class OutputCopy:
