@@ -309,7 +309,8 @@ class Config(Form):
     """The fleet that this host joins. Default: none."""
 
     health_check_timeout: Duration = 0.0
-    """Time limit for a server to become ready; 0: 120 s, or 20 s per GB for files of more than 6 GB."""
+    """Time limit for a server to become ready; 0: 120 s, or 20 s per GB for files of more than 6 GB. A load in
+    progress keeps the limit it began with."""
     global_ttl: Annotated[Duration, Field(alias="globalTTL")] = 0.0
     """Idle time after which a model is unloaded; 0: never."""
     unload_timeout: Duration = 10.0
