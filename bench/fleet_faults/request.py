@@ -144,11 +144,13 @@ class SimulatedRequest:
         await self.entry.awake.wait()
         if there is not self.entry and isinstance(error, UNDONE):
             return self._turned_away()
-        if isinstance(error, ShuttingDown) and self._hop is not None and not self.outcome:
+        if isinstance(error, ShuttingDown | LoadFailed) and self._hop is not None and not self.outcome:
             self.at = None
-            return self._hop.refused_here(error)
-        if isinstance(error, LoadFailed) and there is not self.entry:
-            self.entry.node.host_selector.failed(there.name, self._model)
+            if there is self.entry:
+                return self._hop.refused_here(error)
+            assert isinstance(error, LoadFailed)
+            self.was_sent = False
+            return self.run(partial(self._hop.not_loaded, error))
         return self.end(outcome, error)
 
     def end(self, outcome: str, error: HotseatError | None = None) -> None:

@@ -273,6 +273,16 @@ class NotServed(HotseatError):
     retry_helps = True
 
 
+class NotLoaded(NotServed):
+    """The same, because the model cannot be started there."""
+
+    code = LoadFailed.code
+
+    def __init__(self, message: str, *, retry_after: Seconds | None = None) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.retry_helps = retry_after is not None
+
+
 class NoHostAvailable(HotseatError):
     """No host of the fleet can take the request; `may_pass` says that waiting may help."""
 

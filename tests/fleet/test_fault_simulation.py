@@ -199,7 +199,7 @@ def no_order_is_older(order: HostOrder, other: HostOrder) -> bool:
     return False
 
 
-def as_decided(selector: HostSelector, model: ModelName, client: ClientId, chosen: HostName) -> Route:
+def as_decided(selector: HostSelector, model: ModelName, client: ClientId, chosen: HostName, _: object) -> Route:
     return selector._at(chosen)
 
 

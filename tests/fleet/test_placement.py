@@ -694,3 +694,24 @@ def test_memory_of_other_devices_does_not_matter() -> None:
     rig = RosterRig(catalog=catalog).hosts(host("here")).claim("llama", "here")
 
     assert placed(rig).reason == "here has enough free memory"
+
+
+# Hosts that could not serve the request
+
+
+@pytest.mark.parametrize("phase", ["ready", "loading", "cold"])
+def test_a_host_that_could_not_serve_a_request_is_not_chosen_again(phase: str) -> None:
+    """Another host loads the model for this request, whatever the first one reports meanwhile."""
+    rig = RosterRig().hosts(host("a", there("qwen", phase=phase)), host("b"))
+    decision = place(QWEN, ALICE, rig.roster, rig.now, {HostName("a")})
+
+    assert where(rig) == (Serve, "a")
+    assert isinstance(decision, Load)
+    assert decision.host == "b"
+
+
+def test_no_host_is_left_that_could_serve_a_request() -> None:
+    """It is chosen nowhere, although other requests would be."""
+    rig = RosterRig().hosts(host("a", there("qwen")), host("b"))
+
+    assert isinstance(place(QWEN, ALICE, rig.roster, rig.now, {HostName("a"), HostName("b")}), Nowhere)

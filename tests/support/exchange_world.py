@@ -16,6 +16,7 @@ from tests.support.fake_launcher import catalog, spec
 
 from hotseat.activity.usage_counter import UsageCounter
 from hotseat.catalog.spec import LoadingState, Timeouts
+from hotseat.errors import NoHostAvailable
 from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.identifiers import Address, ClientId, HostName, ModelName, TicketId, Upstream
 from hotseat.relay.access.policy import Policy
@@ -32,7 +33,7 @@ from hotseat.relay.upstream.response_reader import ResponseReader
 from hotseat.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from hotseat.errors import HotseatError
     from hotseat.fleet.forwarded import Forwarded
@@ -267,12 +268,15 @@ class FakeHosts:
     def proof(self, host: HostName, said: bytes) -> bytes:
         return b"proof"
 
-    def select(self, model: ModelName, client: ClientId) -> Any:
-        if self.must_agree and not self.turned:
+    def select(self, model: ModelName, client: ClientId, without: Collection[HostName]) -> Any:
+        if OUR_NAME in without:
+            raise NoHostAvailable("no other host can serve it")
+        is_here = self.turned or without
+        if self.must_agree and not is_here:
             return None
-        return THIS_HOST if self.turned else THERE
+        return THIS_HOST if is_here else THERE
 
-    def claim_and_select(self, model: ModelName, client: ClientId, agreed: Any) -> Any:
+    def claim_and_select(self, model: ModelName, client: ClientId, agreed: Any, without: Collection[HostName]) -> Any:
         task = _Agreement(agreed, self.agreeing)
         self.agreeing.append(task)
         return task

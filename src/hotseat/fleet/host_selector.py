@@ -16,7 +16,7 @@ from hotseat.fleet.route import THIS_HOST, OtherHost
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from hotseat.fleet.forwarded import Forwarded, PathTo
     from hotseat.fleet.host_proof import Signer
@@ -62,22 +62,29 @@ class HostSelector:
 
     # Called by the relay
 
-    def select(self, model: ModelName, client: ClientId) -> Route | None:
-        """The host to use; None if hosts must agree first. Raises if no host can serve it."""
+    def select(self, model: ModelName, client: ClientId, without: Collection[HostName] = ()) -> Route | None:
+        """The host to use; None if hosts must agree first. Raises if no host can serve it.
+
+        `without`: hosts that could not.
+        """
         self._asked_for.add(model)
         self._look_at_ourselves()
-        decision = place(model, client, self._roster, self._clock())
+        decision = place(model, client, self._roster, self._clock(), without)
         return None if isinstance(decision, Load) else self._where(decision)
 
     def claim_and_select(
-        self, model: ModelName, client: ClientId, agreed: Callable[[Route | HotseatError], None]
+        self,
+        model: ModelName,
+        client: ClientId,
+        agreed: Callable[[Route | HotseatError], None],
+        without: Collection[HostName] = (),
     ) -> asyncio.Task[None]:
         """The same after the hosts agree; calls `agreed` once, unless the task is cancelled."""
 
         async def ask() -> None:
             where: Route | HotseatError
             try:
-                where = await self._agreed(model, client)
+                where = await self._agreed(model, client, without)
             except HotseatError as nobody:
                 where = nobody
             agreed(where)
@@ -158,20 +165,20 @@ class HostSelector:
 
     # Decisions
 
-    async def _agreed(self, model: ModelName, client: ClientId) -> Route:
+    async def _agreed(self, model: ModelName, client: ClientId, without: Collection[HostName]) -> Route:
         for _ in range(ROUNDS):
-            decision = place(model, client, self._roster, self._clock())
+            decision = place(model, client, self._roster, self._clock(), without)
             if not isinstance(decision, Load):
                 return self._where(decision)
             agreed = await self.decide(decision)
             if agreed.revision is None:  # disconnected: the decision of this host is final
-                return self._alone(model, client, agreed.claim.host)
+                return self._alone(model, client, agreed.claim.host, without)
         raise NoHostAvailable(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
 
-    def _alone(self, model: ModelName, client: ClientId, chosen: HostName) -> Route:
+    def _alone(self, model: ModelName, client: ClientId, chosen: HostName, without: Collection[HostName]) -> Route:
         """Use another host if, while the store did not answer, it was found to have the model, or `chosen` left."""
-        now_known = place(model, client, self._roster, self._clock())
-        if isinstance(now_known, Load | Nowhere) and self._roster.hosts.get(chosen) is not None:
+        now_known = place(model, client, self._roster, self._clock(), without)
+        if isinstance(now_known, Load | Nowhere) and chosen not in without and self._roster.hosts.get(chosen):
             return self._at(chosen)
         return self._where(now_known)
 

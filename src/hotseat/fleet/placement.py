@@ -77,30 +77,35 @@ WHATEVER_IT_TAKES = Means()
 Decision: TypeAlias = Serve | Load | Nowhere
 
 
-def place(model: ModelName, client: ClientId, roster: Roster, now: Instant) -> Decision:
-    ready, coming = replicas(model, roster, now)
+def place(
+    model: ModelName, client: ClientId, roster: Roster, now: Instant, without: Collection[HostName] = ()
+) -> Decision:
+    """`without`: hosts that could not serve this request."""
+    ready, coming = replicas(model, roster, now, without)
     if ready:
         return _to_ready(model, client, ready, roster)
-    if drained := _still_serving(model, roster, now):
+    if drained := _still_serving(model, roster, now, without):
         return _to_drained(model, drained)
     if coming:
         return _to_coming(model, coming, roster)
-    return load(model, roster, now)
+    return load(model, roster, now, without=without)
 
 
-def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Member], list[tuple[int, Member]]]:
+def replicas(
+    model: ModelName, roster: Roster, now: Instant, without: Collection[HostName] = ()
+) -> tuple[list[Member], list[tuple[int, Member]]]:
     """Hosts that can serve it: those where it is ready, and those where it will be, with their index in COMING."""
     ready: list[Member] = []
     coming: list[tuple[int, Member]] = []
     for member, residence in roster.hosts.residences(model):
-        if obstacle_to_serving(roster, member, roster.offer(member, model), now):
+        if member.name in without or obstacle_to_serving(roster, member, roster.offer(member, model), now):
             continue
         if residence.phase == READY:
             ready.append(member)
         else:
             coming.append((COMING.index(residence.phase), member))
     # A claimed replica is as far as one that requests wait for and that has no process yet.
-    coming += [(COMING.index(COLD), member) for member in chosen(model, roster, now)]
+    coming += [(COMING.index(COLD), member) for member in chosen(model, roster, now) if member.name not in without]
     return ready, coming
 
 
@@ -122,12 +127,13 @@ def _has_refused(model: ModelName, member: Member, roster: Roster) -> bool:
     return model in member.backing_off and roster.orders.of(member.name).is_given
 
 
-def _still_serving(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
+def _still_serving(model: ModelName, roster: Roster, now: Instant, without: Collection[HostName]) -> list[Member]:
     """Drained hosts that serve it until another host does."""
     return [
         member
         for member, _ in roster.hosts.residences(model)
         if member.still_serves(model)
+        and member.name not in without
         and obstacle_to_serving(roster, member, roster.offer(member, model), now) is Obstacle.DRAINED
     ]
 
@@ -182,12 +188,17 @@ class Candidate(NamedTuple):
 
 
 def load(
-    model: ModelName, roster: Roster, now: Instant, replica: int = 0, means: Means = WHATEVER_IT_TAKES
+    model: ModelName,
+    roster: Roster,
+    now: Instant,
+    replica: int = 0,
+    means: Means = WHATEVER_IT_TAKES,
+    without: Collection[HostName] = (),
 ) -> Load | Nowhere:
     """The host that should load it, within the limits."""
     replica = _unclaimed(model, replica, roster, now)
     hindered: list[tuple[Obstacle, Member]] = []
-    for some in _able(model, roster, now, hindered):
+    for some in _able(model, roster, now, hindered, without):
         found = _best(model, some, roster, now, means)
         if found:
             return Load(model, found[0].name, replica, found[1])
@@ -207,7 +218,11 @@ def _may_pass(model: ModelName, roster: Roster, hindered: list[tuple[Obstacle, M
 
 
 def _able(
-    model: ModelName, roster: Roster, now: Instant, hindered: list[tuple[Obstacle, Member]]
+    model: ModelName,
+    roster: Roster,
+    now: Instant,
+    hindered: list[tuple[Obstacle, Member]],
+    without: Collection[HostName],
 ) -> Iterator[list[Candidate]]:
     """Candidates in batches; adds the other hosts with their obstacle to `hindered`.
 
@@ -216,6 +231,8 @@ def _able(
     some: list[Candidate] = []
     failed: list[Candidate] = []
     for member, offer in roster.offering(model):
+        if member.name in without:
+            continue
         obstacle = obstacle_to_loading(model, roster, member, offer, now)
         if obstacle:
             hindered.append((obstacle, member))

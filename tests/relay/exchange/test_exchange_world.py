@@ -97,6 +97,7 @@ HEADS = [
     b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
     b"HTTP/1.1 503 Busy\r\nHotseat-Not-Served: 1\r\nContent-Length: 0\r\n\r\n",
     b"HTTP/1.1 503 Busy\r\nHotseat-Not-Served: unproven\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 503 x\r\nX-Error-Code: model_failed_to_start\r\nHotseat-Not-Served: 1\r\nContent-Length: 0\r\n\r\n",
     b"HTTP/1.1 200 O",
     b"rubbish\r\n\r\n",
 ]

@@ -30,7 +30,7 @@ from hotseat.tasks import Tasks
 from hotseat.tracing.traceparent import Parent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator
 
     from tests.relay.conftest import OpenRig
     from tests.support.relay_rig import RelayRig
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 NOWHERE = Address("127.0.0.1", 1)
 FAILED = b"HTTP/1.1 503 x\r\nX-Error-Code: model_failed_to_start\r\nContent-Length: 4\r\n\r\nrest"
+NOT_LOADED = FAILED.replace(
+    b"Content", b"X-Error-Message: far exited with code 1\r\nRetry-After: 7\r\nHotseat-Not-Served: 1\r\nContent"
+)
 NOT_SERVED = b"HTTP/1.1 503 gone\r\nHotseat-Not-Served: 1\r\nContent-Length: 4\r\n\r\nbusy"
 STREAM_BEGINS = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nd\r\ndata: hello\n\n\r\n"
@@ -67,11 +70,14 @@ class ScriptedHosts:
     forwarded: list[Forwarded] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
+    without: list[set[str]] = field(default_factory=list)
+    """The hosts that each choice excluded."""
     not_taken: HotseatError | None = None
     """What requests of other hosts get."""
     tasks: Tasks = field(default_factory=Tasks)
 
-    def select(self, model: ModelName, client: ClientId) -> Route | None:
+    def select(self, model: ModelName, client: ClientId, without: Collection[HostName]) -> Route | None:
+        self.without.append({*without})
         if self.must_agree:
             return None
         choice = self.choices.pop(0)
@@ -84,6 +90,7 @@ class ScriptedHosts:
         model: ModelName,
         client: ClientId,
         agreed: Callable[[Route | HotseatError], None],
+        without: Collection[HostName],
     ) -> asyncio.Task[None]:
         async def ask() -> None:
             if self.never_agree:
@@ -544,6 +551,84 @@ async def test_a_host_where_the_model_fails_is_remembered(open_rig: OpenRig, box
     assert hosts.failures == ["far at b", "far at b"]
 
 
+async def test_another_host_loads_what_one_could_not(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """The next host gets the whole request, and the first one is not chosen again for it."""
+    rig, hosts = await joined(open_rig, at("b", boxes[0]), at("c", boxes[1]))
+    client = await rig.send(chat("far"))
+    await (await boxes[0].call()).say(NOT_LOADED)
+    call = await boxes[1].call()
+    await call.say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert json.loads(call.request.body) == {"model": "far"}
+    assert (hosts.failures, hosts.turned_away_by, hosts.without) == (["far at b"], [], [set(), {"b"}])
+    await come_true(lambda: (hosts.away, rig.dispatcher.tickets.in_progress()) == ([], []))
+
+
+async def test_another_host_loads_what_this_one_could_not(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """The request goes there when the load here has failed."""
+    rig, hosts = await joined(open_rig, THIS_HOST, at("b", boxes[0]))
+    rig.launcher.broken = ("alpha",)
+    client = await rig.send(chat("alpha"))
+    call = await boxes[0].call()
+    await call.say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert json.loads(call.request.body) == {"model": "alpha"}
+    assert (hosts.failures, hosts.without) == (["alpha at here"], [set(), {"here"}])
+    await come_true(lambda: (hosts.away, rig.dispatcher.tickets.in_progress()) == ([], []))
+
+
+async def test_this_host_loads_what_another_one_could_not(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """It serves the request as if it had been chosen first."""
+    rig, _ = await joined(open_rig, at("b", boxes[0]), THIS_HOST)
+    client = await rig.send(chat("alpha"))
+    await (await boxes[0].call()).say(NOT_LOADED)
+    await (await rig.alpha.call()).say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+
+
+NOBODY_ELSE = NoHostAvailable("far cannot be placed: no available host has it.")
+
+
+async def test_no_host_can_load_a_model(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """The client reads why the last one could not, and when a retry may help."""
+    rig, _ = await joined(open_rig, at("b", boxes[0]), NOBODY_ELSE)
+    client = await rig.send(chat("far"))
+    await (await boxes[0].call()).say(NOT_LOADED)
+    answered = await client.message()
+
+    assert (answered.status, answered["x-error-code"]) == (503, "model_failed_to_start")
+    assert answered["retry-after"] == "7"
+    assert answered.body == b'{"error":"far exited with code 1"}'
+
+
+async def test_neither_this_host_nor_another_can_load_a_model(open_rig: OpenRig) -> None:
+    """An operator reads what the server here wrote, as without a fleet."""
+    rig, _ = await joined(open_rig, THIS_HOST, NOBODY_ELSE)
+    rig.launcher.broken, rig.launcher.output = ("alpha",), ("error: no kernel image",)
+    answered = await rig.refusal(chat("alpha"))
+
+    assert (answered.status, answered["x-error-code"]) == (503, "model_failed_to_start")
+    assert b"alpha exited with code 1" in answered.body
+    assert b"no kernel image" in answered.body
+
+
+@pytest.mark.parametrize("may_retry", [False, True])
+async def test_the_host_that_forwarded_a_request_may_try_another_one(open_rig: OpenRig, may_retry: bool) -> None:
+    """It is told that the model could not be started, and that nothing was done with the request."""
+    rig, _ = await joined(open_rig)
+    rig.launcher.broken = ("alpha",)
+    for _ in range(2 if may_retry else 0):  # then it backs off
+        await rig.refusal(chat("alpha", *passed_on("alpha")))
+    answered = await rig.refusal(chat("alpha", *passed_on("alpha")))
+
+    assert (answered.status, answered["x-error-code"]) == (503, "model_failed_to_start")
+    assert answered["hotseat-not-served"] == "1"
+    assert ("retry-after" in answered.names) is may_retry
+
+
 async def test_a_model_server_cannot_turn_a_request_away(open_rig: OpenRig) -> None:
     """A model server's Hotseat-Not-Served is ignored and not sent to the client."""
     rig, _ = await joined(open_rig, THIS_HOST)
@@ -708,18 +793,16 @@ async def test_this_host_stops_while_its_client_waits(open_rig: OpenRig, boxes: 
     await come_true(lambda: (hosts.away, rig.dispatcher.tickets.in_progress()) == ([], []))
 
 
-@pytest.mark.parametrize("nobody", [NoHostAvailable("slow cannot be placed: b is drained."), THIS_HOST])
-async def test_this_host_stops_and_no_other_one_can_serve_its_client(
-    open_rig: OpenRig, nobody: Route | HotseatError
-) -> None:
+async def test_this_host_stops_and_no_other_one_can_serve_its_client(open_rig: OpenRig) -> None:
     """The client reads that this host stops."""
-    rig, _ = await joined(open_rig, THIS_HOST, nobody)
+    rig, hosts = await joined(open_rig, THIS_HOST, NoHostAvailable("slow cannot be placed: b is drained."))
     client = await rig.send(chat("slow"))
     await come_true(lambda: len(rig.dispatcher.views.current().queue) == 1)
     await rig.dispatcher.shut_down(within=1)
     answered = await client.message()
 
     assert (answered.status, answered["x-error-code"]) == (503, "shutting_down")
+    assert hosts.without == [set(), {"here"}]
 
 
 async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_rig: OpenRig) -> None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from hotseat.errors import HostUnproven, HotseatError, NotServed, ShuttingDown, UnknownModel
+from hotseat.errors import HostUnproven, HotseatError, LoadFailed, NotLoaded, NotServed, ShuttingDown, UnknownModel
 from hotseat.fleet.host_headers import (
     ADMIN,
     FOR_CLIENT,
@@ -132,4 +132,6 @@ def refusal_for_host(error: HotseatError, head: RequestHead) -> HotseatError:
     """The error in the form that the forwarding host understands."""
     if FROM_HOST in head.known and isinstance(error, UNDONE):
         return NotServed(error.message)
+    if FROM_HOST in head.known and isinstance(error, LoadFailed):
+        return NotLoaded(error.message, retry_after=error.retry_after)
     return error

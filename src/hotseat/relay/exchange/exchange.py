@@ -171,17 +171,16 @@ class Exchange:
 
     def _refused(self, error: HotseatError) -> None:
         """Model server output is for operators. A fleet host does not say for whom it asks."""
-        accounting = self.accounting
+        accounting, verdict = self.accounting, self.request.verdict
+        is_operator = verdict.role is not Role.INFERENCE
+        if isinstance(error, LoadFailed) and is_operator and not verdict.from_host:
+            error = error.for_operators()
         is_waiting = accounting.ticket is not None  # else `ask` has not returned yet
-        if isinstance(error, ShuttingDown) and accounting.hop is not None and is_waiting:
+        if isinstance(error, ShuttingDown | LoadFailed) and accounting.hop is not None and is_waiting:
             self.state.cancel()
             self.state = QUEUED
             accounting.return_lease()
             return accounting.hop.refused_here(error)
-        verdict = self.request.verdict
-        is_operator = verdict.role is not Role.INFERENCE
-        if isinstance(error, LoadFailed) and is_operator and not verdict.from_host:
-            error = error.for_operators()
         return self.refuse(error)
 
     def cut(self, error: HotseatError) -> None:

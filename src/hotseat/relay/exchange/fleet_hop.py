@@ -1,6 +1,7 @@
 """Routes a request to a fleet host: selects it, waits for agreement if needed, and retries if it refuses.
 
-A host that refused a request is excluded for a while, so this ends: with another host, this one, or an error.
+A host that refused a request is excluded for a while, and one that could not start the model is not asked again, so
+this ends: with another host, this one, or an error.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.dispatch.tickets import Waiter
 from hotseat.error_bodies import one_line
-from hotseat.errors import FleetDisconnected, HostUnresponsive, HotseatError
+from hotseat.errors import FleetDisconnected, HostUnresponsive, HotseatError, LoadFailed
 from hotseat.fleet.claims_in_progress import THIS_HOST_LEAVES
 from hotseat.fleet.roster import LONGEST_REASON
 from hotseat.fleet.route import OtherHost
@@ -54,7 +55,9 @@ class FleetHop:
         self._at: OtherHost | None = None
         self._agreeing: asyncio.Task[None] | None = None
         self._refusal: HotseatError | None = None
-        """Why this host cannot serve it."""
+        """Why the last host that was tried could not serve it."""
+        self._tried: set[HostName] = set()
+        """Hosts that could not start the model, and this one if it stops: at most all of the fleet."""
 
     def find(self) -> None:
         """The request is then sent, waiting for an agreement, or refused, whatever goes wrong."""
@@ -63,13 +66,13 @@ class FleetHop:
     def _find(self) -> None:
         where: Route | HotseatError | None
         try:
-            where = self._hosts.select(self._model, self._client)
+            where = self._hosts.select(self._model, self._client, self._tried)
         except HotseatError as nobody:
             where = nobody
         if where is not None:
             return self._go(where)
         self._take_ticket()
-        self._agreeing = self._hosts.claim_and_select(self._model, self._client, self._agreed)
+        self._agreeing = self._hosts.claim_and_select(self._model, self._client, self._agreed, self._tried)
         return self._agreeing.add_done_callback(self._agreement_ended)
 
     def _agreed(self, where: Route | HotseatError) -> None:
@@ -84,10 +87,8 @@ class FleetHop:
             self._agreed(FleetDisconnected(THIS_HOST_LEAVES))
 
     def _go(self, where: Route | HotseatError) -> None:
-        if self._refusal is not None and not isinstance(where, OtherHost):
-            raise self._refusal
         if isinstance(where, HotseatError):
-            raise where
+            raise self._refusal or where
         if isinstance(where, OtherHost):
             self._take_ticket()
             self._hosts.sent(where, self._model, self)
@@ -145,7 +146,20 @@ class FleetHop:
         raise HostUnresponsive(f"{self._at.host}, to which this request was forwarded, stopped answering.")
 
     def refused_here(self, error: HotseatError) -> None:
-        """This host stops before it could serve it: another one gets it, if one can."""
+        """This host stops, or cannot start the model: another one gets it, if one can."""
+        self._try_another(self._hosts.name, error)
+
+    def not_loaded(self, error: LoadFailed) -> None:
+        """The other host cannot start the model."""
+        assert self._at is not None
+        host = self._at.host
+        self._leave_host()
+        self._try_another(host, error)
+
+    def _try_another(self, host: HostName, error: HotseatError) -> None:
+        if isinstance(error, LoadFailed):
+            self._hosts.failed(host, self._model)
+        self._tried.add(host)
         self._refusal = error
         self.find()
 

@@ -215,7 +215,10 @@ class Sent(Connected):
             return False
         self.cancel()
         exchange.state, exchange.was_sent = QUEUED, False
-        hop.turned_away(head.unproven)
+        if head.is_failed_start:
+            hop.not_loaded(head.failed_start)
+        else:
+            hop.turned_away(head.unproven)
         return True
 
     def switched(self, head: ResponseHead, data: bytes) -> None:

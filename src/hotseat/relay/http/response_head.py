@@ -83,6 +83,12 @@ class ResponseHead(Struct):
         return self.status == LoadFailed.status and FAILED_START in self.fields
 
     @property
+    def failed_start(self) -> LoadFailed:
+        """What such a host says."""
+        wait_s = self.known.get(b"retry-after", b"")
+        return LoadFailed(self._message, retry_after=int(wait_s) if wait_s.isdigit() else None)
+
+    @property
     def queue_length(self) -> int | None:
         """How many requests the host reports for the model; None: no report, so none waits."""
         said = self.known.get(QUEUE_LENGTH, b"")
@@ -97,6 +103,10 @@ class ResponseHead(Struct):
         """The error of a host that rejects our proof; empty otherwise."""
         if self.known.get(NOT_SERVED) != b"unproven":
             return ""
+        return self._message
+
+    @property
+    def _message(self) -> str:
         return self.known.get(b"x-error-message", b"it did not say why").decode("latin-1")
 
 
