@@ -281,6 +281,23 @@ async def test_a_follower_who_leaves_is_forgotten() -> None:
     assert output._followers == []
 
 
+async def test_a_removed_model_whose_output_is_followed() -> None:
+    """Its reader goes on when the model returns."""
+    outputs = Outputs()
+    output = outputs.of(ModelName("qwen"))
+    lines = output.follow()
+    first = asyncio.get_running_loop().create_task(anext(lines))
+    await asyncio.sleep(0)
+    outputs.keep([])
+    assert outputs.of(ModelName("qwen")) is output
+    output.feed(b"one\n")
+    assert (await first).text == "one"
+    await lines.aclose()
+    outputs.keep([])
+
+    assert outputs.of(ModelName("qwen")) is not output
+
+
 def copied(*pieces: tuple[ModelName, bytes]) -> bytes:
     written: list[bytes] = []
     outputs = Outputs(StdoutCopy(lambda make, _: written.append(make()), lambda model, line: f"{model}: {line}"))

@@ -67,6 +67,11 @@ def test_a_port_that_another_model_always_needs_now(driver: SchedulerDriver) -> 
     driver >> exited("qwen") << starts("qwen")
 
 
+def test_the_server_of_a_forgotten_model_has_a_port_that_another_one_needs(driver: SchedulerDriver) -> None:
+    """It is leaving already."""
+    driver >> CatalogChanged(RIG, displaced=(ModelName("gone"),)) << nothing
+
+
 def test_a_changed_model_in_use(driver: SchedulerDriver) -> None:
     """A changed model finishes its requests under the old recipe and starts under the new one."""
     driver.with_ready("qwen", 1)

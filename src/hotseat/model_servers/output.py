@@ -95,6 +95,10 @@ class Output:
         """The last lines, newest first. Each is cleaned when it is taken, since that is most of the work."""
         return map(self._readable, reversed(self._recent.last_lines(lines)))
 
+    @property
+    def is_followed(self) -> bool:
+        return bool(self._followers)
+
     async def follow(self) -> AsyncGenerator[Line, None]:
         """New lines as they are written. A slow reader misses some and sees a note."""
         follower = Follower()
@@ -148,8 +152,8 @@ class Outputs:
         return self._outputs[model]
 
     def keep(self, models: Collection[ModelName]) -> None:
-        """Forget what all others have written."""
-        self._outputs = {model: output for model, output in self._outputs.items() if model in models}
+        """Forget what all others have written, but not where a reader waits for more."""
+        self._outputs = {name: each for name, each in self._outputs.items() if name in models or each.is_followed}
 
 
 class Destination(Protocol):

@@ -42,7 +42,8 @@ def change_catalog(transitions: Transitions, event: AboutCatalog) -> None:
     for name in change.removed:
         transitions.refuse_all(name, removed(name), "removed from the configuration")
     for name in dict.fromkeys((*change.removed, *change.changed, *displaced)):
-        replace_process(transitions, state.models[name])
+        if (replaced := state.models.get(name)) is not None:  # the server of a forgotten model may not have left yet
+            replace_process(transitions, replaced)
     for name, spec in catalog.models.items():
         _take_over(state, name, spec, measured.get(name), is_changed=name in change.changed)
 
