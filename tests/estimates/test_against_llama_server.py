@@ -15,8 +15,7 @@ from gguf import GGUFWriter
 from tests.support.llama import SERVER, present
 
 from hotseat.estimates.files import Disk
-from hotseat.estimates.gguf_architecture import anatomy_of
-from hotseat.estimates.windows import PATTERNS
+from hotseat.estimates.gguf_architecture import PATTERNS, anatomy_of
 
 if TYPE_CHECKING:
     from pathlib import Path

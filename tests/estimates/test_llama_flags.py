@@ -10,9 +10,8 @@ import pytest
 from tests.support.gguf_heads import FoundModels
 from tests.support.llama import SERVER, present
 
-from hotseat.estimates.compute import Attention
 from hotseat.estimates.estimate import estimate
-from hotseat.estimates.llama_flags import ALL, MEANS, SWITCHES, VARIABLES, LlamaFlags
+from hotseat.estimates.llama_flags import ALL, MEANS, SWITCHES, VARIABLES, Attention, LlamaFlags
 from hotseat.estimates.report import CannotEstimate
 
 GONE = {"--mmap", "--no-mmap", "-cd", "--ctx-size-draft"}

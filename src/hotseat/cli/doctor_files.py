@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hotseat.config.specs import SHELLS
-from hotseat.estimates.container_run import container_run
+from hotseat.estimates.command import container_run
 from hotseat.estimates.llama_flags import VALUES
 
 if TYPE_CHECKING:

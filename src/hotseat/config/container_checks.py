@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.container_run import container_run
+from hotseat.estimates.command import container_run
 
 if TYPE_CHECKING:
     from hotseat.config.problems import Path, Problems
-    from hotseat.estimates.container_run import ContainerRun
+    from hotseat.estimates.command import ContainerRun
 
 DETACHED = re.compile(r"--detach|-[itPq]*d[ditPq]*")
 

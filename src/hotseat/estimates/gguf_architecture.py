@@ -3,35 +3,69 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.estimates.architecture import Anatomy, Experts, Latent, Layer
 from hotseat.estimates.gguf import Long
 from hotseat.estimates.report import CannotEstimate
-from hotseat.estimates.windows import PATTERNS, PLAIN, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hotseat.estimates.gguf import Head, Value
 
+
+class Full(Enum):
+    """Which layer of a period has full attention."""
+
+    LAST = "last"
+    FIRST = "first"
+
+
+class Pattern(NamedTuple):
+    period: int
+    full: Full = Full.LAST
+    window: int | None = None
+    """Set if the architecture has its own, whatever the file says."""
+    only_with: int | None = None
+    """Set if only models with so many layers have windows at all."""
+
+
+PATTERNS = {
+    "gemma2": Pattern(2),
+    "gemma3": Pattern(6),
+    "gemma3n": Pattern(5),
+    "gpt-oss": Pattern(2),
+    "cohere2": Pattern(4),
+    "olmo2": Pattern(4),
+    "exaone4": Pattern(4, only_with=64),
+    "exaone-moe": Pattern(4),
+    "afmoe": Pattern(4),
+    "plamo3": Pattern(8),
+    "llama4": Pattern(4, window=8192),
+    "smallthinker": Pattern(4, Full.FIRST, window=4096),
+}
+"""Which layers have a sliding window, as llama.cpp has it built in; newer files say it themselves. A test compares each
+architecture here with the real llama-server.
+"""
+PLAIN = {"llama", "mistral3", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe"}
+PLAIN |= {"gemma", "phi2", "phi3", "phimoe", "command-r", "granite", "granitemoe", "glm4", "glm4moe"}
+PLAIN |= {"deepseek2", "olmo", "starcoder2", "gpt2", "gptneox", "falcon", "stablelm", "smollm3", "internlm2"}
+PLAIN |= {"ernie4_5", "ernie4_5-moe"}
+"""They have no windows in llama.cpp, even if their files mention one."""
 CACHELESS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "modern-bert"}
 CACHELESS |= {"eurobert", "gemma-embedding", "t5encoder", "dream", "llada", "llada-moe", "rnd1"}
 """Models that process a text as a whole and cache nothing."""
-
 BOTH_AT_ONCE = ("falcon-h1",)
 """Each layer has both attention and a recurrent state."""
-
 INTERVALS = {"qwen3next": 4, "qwen35": 4, "qwen35moe": 4}
 """Every n-th layer has attention, if the file does not say which."""
-
 SHARED_AFTER = {"gemma3n": 20}
 """Layers from here on use the caches of earlier layers."""
-
 KNOWN = PLAIN | CACHELESS | {*PATTERNS, *BOTH_AT_ONCE, *INTERVALS, "gemma4", "step35", "mimo2"}
 KNOWN |= {"mamba", "mamba2", "jamba", "granitehybrid", "nemotron_h", "lfm2", "lfm2moe", "rwkv6", "rwkv7"}
-
 UNCOUNTED = {
     "attention.indexer.key_length": "the cache of its sparse attention's indexer is not counted",
     "kda.head_dim": "the states of its linear attention are counted by the general formula",
@@ -218,3 +252,27 @@ def _length(value: Value | None) -> int:
     if isinstance(value, Long):
         return value.length
     return len(value) if isinstance(value, tuple) else 0
+
+
+def window_of(architecture: str, keys: Mapping[str, Value], layer: int, layers: int) -> int | None:
+    """The window of one layer; None for full attention."""
+    if architecture in PLAIN:
+        return None
+    pattern = PATTERNS.get(architecture)
+    window = pattern.window if pattern and pattern.window else keys.get("attention.sliding_window")
+    if not isinstance(window, int) or window < 1 or not _slides(pattern, keys, layer, layers):
+        return None
+    return window
+
+
+def _slides(pattern: Pattern | None, keys: Mapping[str, Value], layer: int, layers: int) -> bool:
+    declared = keys.get("attention.sliding_window_pattern")
+    if isinstance(declared, tuple):
+        return layer < len(declared) and bool(declared[layer])
+    if pattern and pattern.only_with and pattern.only_with != layers:
+        return False
+    period = declared if isinstance(declared, int) else pattern.period if pattern else 1
+    if not period:
+        return True
+    full = 0 if pattern and pattern.full is Full.FIRST else period - 1
+    return layer % period != full

@@ -5,12 +5,12 @@ Names are those of llama-server's own help and those of older versions that conf
 
 from __future__ import annotations
 
+from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from hotseat.estimates.compute import Attention
 from hotseat.estimates.quants import BY_NAME
 from hotseat.estimates.report import CannotEstimate
 
@@ -90,6 +90,13 @@ TRUE = ("1", "on", "true", "enabled")
 MEANS = {name: what for what, names in VALUES.items() for name in names}
 TURNS = {name: (what, on) for what, (ons, offs) in SWITCHES.items() for on in (True, False) for name in (offs, ons)[on]}
 AUTO_SLOTS = 4
+
+
+class Attention(Enum):
+    """How attention is computed: in small tiles, or as one table of every head, token and cell."""
+
+    FLASH = "flash"
+    TABLE = "table"
 
 
 class LlamaFlags(Struct, frozen=True):

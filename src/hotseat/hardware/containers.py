@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.container_run import container_run
+from hotseat.estimates.command import container_run
 from hotseat.hardware.process_table import by_parent, command_line, descendants, started_at
 
 if TYPE_CHECKING:

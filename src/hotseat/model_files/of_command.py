@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.redaction import without
-from hotseat.estimates.command import Engine, server_in
-from hotseat.estimates.container_run import ENGINES, mount_of
+from hotseat.estimates.command import ENGINES, Engine, mount_of, server_in
 from hotseat.estimates.files import parts_of
 from hotseat.estimates.llama_flags import LlamaFlags
 from hotseat.estimates.report import CannotEstimate

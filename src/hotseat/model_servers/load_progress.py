@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.container_run import container_run
+from hotseat.estimates.command import container_run
 from hotseat.estimates.files import PART
 from hotseat.model_servers.os_processes import PROC, children
 

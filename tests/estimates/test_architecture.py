@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.estimates.architecture import Layer
-from hotseat.estimates.kv import CacheRules, dealt, window_cells
+from hotseat.estimates.architecture import CacheRules, Layer, dealt, window_cells
 from hotseat.estimates.quants import BY_NAME
 
 F16, Q8 = BY_NAME["f16"], BY_NAME["q8_0"]

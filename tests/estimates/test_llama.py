@@ -1,4 +1,4 @@
-"""The estimate for llama-server, with made-up heads."""
+"""The estimate for llama-server, with made-up heads, and which matrices it reorders, as measured with its builds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.support.gguf_heads import KEYS, TENSORS, FoundModels, head
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.gguf import Head, Long, Tensor, Value
 from hotseat.estimates.gguf_architecture import anatomy_of
+from hotseat.estimates.llama import copied_size
 from hotseat.estimates.machine import Gpu
+from hotseat.estimates.quants import BY_NAME
 from hotseat.estimates.report import Backing, CannotEstimate, Estimate, Kind, Where
 
 MIB = 1 << 20
@@ -269,3 +271,61 @@ def test_a_head_that_says_too_little_is_refused(keys: dict[str, Value]) -> None:
     """The error names the missing key, and a wrong value costs no time."""
     with pytest.raises(CannotEstimate, match=r"^m\.gguf "):
         guess(files=FoundModels({"m.gguf": Head(keys, TENSORS)}))
+
+
+WITH_AVX: frozenset[str] = frozenset({"sse4_2", "avx"})
+WITH_AVX2 = WITH_AVX | {"avx2"}
+WITH_AVX512 = WITH_AVX2 | {"avx512f", "avx512bw"}
+WITH_AMX = WITH_AVX512 | {"amx_tile", "amx_int8"}
+
+
+def matrix(quant: str, *shape: int, name: str = "blk.0.attn_q.weight") -> Tensor:
+    columns, *rows = shape or (512, 512)
+    count = columns
+    for each in rows:
+        count *= each
+    return Tensor(name, (columns, *rows), quant, BY_NAME[quant.lower()].size(count))
+
+
+@pytest.mark.parametrize(
+    ("processor", "copied"),
+    [
+        (WITH_AVX, []),
+        (WITH_AVX2, ["Q4_0", "Q4_K", "IQ4_NL", "MXFP4"]),
+        (WITH_AVX512, ["Q4_0", "Q2_K", "Q4_K", "IQ4_NL", "MXFP4"]),
+        (WITH_AMX, ["F16", "Q4_0", "Q4_1", "Q8_0", "Q2_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"]),
+    ],
+    ids=["old", "avx2", "avx512", "amx"],
+)
+def test_each_processor_wants_its_own_formats(processor: frozenset[str], copied: list[str]) -> None:
+    """Newer processors use more formats; f32, bf16 and rare formats are never copied."""
+    names = [quant.name for quant in BY_NAME.values()]
+
+    assert [name for name in names if copied_size(matrix(name), processor)] == copied
+
+
+@pytest.mark.parametrize(
+    ("quant", "bits"), [("F16", 16), ("Q8_0", 9.5), ("Q4_0", 4.5), ("Q4_K", 4.625), ("Q5_K", 5.625), ("IQ4_XS", 4.3125)]
+)
+def test_some_copies_are_larger_than_the_original(quant: str, bits: float) -> None:
+    """AMX's layout stores sums with some formats."""
+    assert copied_size(matrix(quant), WITH_AMX) == 512 * 512 * bits / 8
+
+
+def test_rows_must_fit_the_tiles() -> None:
+    """An odd number of tokens prevents the copy of the output matrix, or leaves the one for AVX."""
+    assert copied_size(matrix("F16", 512, 1001), WITH_AMX) == 0
+    assert copied_size(matrix("Q4_0", 512, 1001), WITH_AMX) == 0
+    assert copied_size(matrix("Q4_0", 512, 1000), WITH_AMX) == 512 * 1000 * 4.5 / 8
+
+
+def test_experts_are_copied_only_where_a_format_allows() -> None:
+    """AMX supports no stacks of matrices."""
+    assert copied_size(matrix("F16", 512, 64, 8), WITH_AMX) == 0
+    assert copied_size(matrix("Q4_0", 512, 64, 8), WITH_AMX) == 512 * 64 * 8 * 4.5 / 8
+
+
+def test_what_is_looked_up_and_what_is_no_matrix_stays() -> None:
+    """Embeddings and norms are not multiplied."""
+    assert copied_size(matrix("F16", name="token_embd.weight"), WITH_AMX) == 0
+    assert copied_size(matrix("F16", 512), WITH_AMX) == 0
