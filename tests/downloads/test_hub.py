@@ -18,8 +18,8 @@ from tests.support.local_hub import COMMIT, Content
 
 from hotseat.downloads import hub as hub_module
 from hotseat.downloads.hub import Repository, repository
-from hotseat.downloads.patience import Patience, disk_problem, in_words
 from hotseat.downloads.problems import DownloadProblem
+from hotseat.downloads.transfer import Patience, disk_problem, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,9 @@ from tests.support.local_hub import Content, local_hub
 from hotseat.downloads import url_file
 from hotseat.downloads.library import close_session
 from hotseat.downloads.model_download import remote_file
-from hotseat.downloads.patience import Patience
 from hotseat.downloads.problems import DownloadProblem
 from hotseat.downloads.reference import UrlReference, parse
-from hotseat.downloads.transfer import RANGE
+from hotseat.downloads.transfer import RANGE, Patience
 from hotseat.downloads.url_file import UrlFile, look_up
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.downloads.choice import bits, choose
 from hotseat.downloads.problems import DownloadProblem
-from hotseat.downloads.variants import RemoteFile, Variant, named, projectors, variants
+from hotseat.downloads.variants import RemoteFile, Variant, bits, choose, named, projectors, variants
 
 GIB = 1 << 30
 

@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 from hotseat import threads
 from hotseat.identifiers import ModelName
 from hotseat.model_files.facts import FactsReader
-from hotseat.model_files.found import Role
+from hotseat.model_files.file_kind import Role
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec

@@ -13,12 +13,12 @@ from tests.support.waiting import eventually
 from hotseat.model_files import folder
 from hotseat.model_files.file_kind import read_gguf
 from hotseat.model_files.folder import SETTLED_S, ModelFolders
-from hotseat.model_files.walk import Sight
+from hotseat.model_files.search import Sight
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hotseat.model_files.found import Found
+    from hotseat.model_files.file_kind import Found
 
 NOW = 1_800_000_000.0
 

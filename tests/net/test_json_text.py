@@ -9,7 +9,7 @@ from tests.support.too_deep import TOO_DEEP
 
 from hotseat.estimates.report import CannotEstimate
 from hotseat.fleet.records import HostRecord, decoded
-from hotseat.model_files import ollama
+from hotseat.model_files.usual_folders import ollama_blobs
 from hotseat.net.json_text import parsed
 from hotseat.simulation.trace import TraceError, parse
 
@@ -44,4 +44,4 @@ def test_a_manifest_may_be_nested_as_deeply_as_it_likes(tmp_path: Path) -> None:
     manifest.write_text(NESTED)
 
     with pytest.raises(CannotEstimate, match="not an Ollama manifest"):
-        ollama.blobs(tmp_path, manifest)
+        ollama_blobs(tmp_path, manifest)

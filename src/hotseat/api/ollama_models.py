@@ -10,7 +10,7 @@ from hotseat.api.ollama_schemas import OllamaDetails
 from hotseat.catalog.named_models import Selector
 from hotseat.catalog.spec import ModelSpec
 from hotseat.errors import UnknownModel, did_you_mean
-from hotseat.model_files.found import Role
+from hotseat.model_files.file_kind import Role
 from hotseat.ollama.names import listed_name, named_model
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from hotseat.cli.fit import Fitted, fitted
 from hotseat.config.units import size_text
-from hotseat.model_files.found import Engine, Role
+from hotseat.model_files.file_kind import Engine, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hotseat.cli.memory_budget import Device
     from hotseat.identifiers import Bytes
-    from hotseat.model_files.found import Found
-    from hotseat.model_files.model_names import Named
+    from hotseat.model_files.file_kind import Found
+    from hotseat.model_files.search import Named
 
 MIB, GIB = 1 << 20, 1 << 30
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")

@@ -10,7 +10,7 @@ from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
 from hotseat.estimates.machine import Gpu
 from hotseat.estimates.report import DRIVER, CannotEstimate, Where
-from hotseat.model_files.found import Engine, Role
+from hotseat.model_files.file_kind import Engine, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hotseat.cli.memory_budget import Device
     from hotseat.estimates.machine import Files
     from hotseat.identifiers import Bytes
-    from hotseat.model_files.found import Found
+    from hotseat.model_files.file_kind import Found
 
 CONTEXTS = (32768, 16384, 8192, 4096)
 """Long enough to start with; users who need more have the memory for it and raise it."""

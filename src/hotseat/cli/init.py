@@ -19,14 +19,14 @@ from hotseat.cli.tables import without_escapes
 from hotseat.config.load import read
 from hotseat.config.problems import ConfigError
 from hotseat.errors import did_you_mean
-from hotseat.model_files.found import Engine, LeftOut, Role
+from hotseat.model_files.file_kind import Engine, LeftOut, Role
 from hotseat.model_files.search import FoundModels, look
 from hotseat.model_files.usual_folders import ollama_stores, usual_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hotseat.model_files.found import Found
+    from hotseat.model_files.file_kind import Found
 
 UNFIT_FOR_YAML = ("${", "\n", "\r")
 """Characters of a path that a configuration would interpret."""

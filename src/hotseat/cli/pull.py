@@ -21,12 +21,11 @@ from hotseat.cli.problems import Problem
 from hotseat.cli.tables import without_escapes
 from hotseat.config.units import size_text
 from hotseat.downloads import hub, url_file
-from hotseat.downloads.choice import Choice, choose
 from hotseat.downloads.model_download import HubDownload, UrlDownload, remote_file, remote_files
-from hotseat.downloads.patience import Patience
 from hotseat.downloads.problems import DownloadProblem
 from hotseat.downloads.reference import HubReference, parse
-from hotseat.downloads.variants import named, projectors, variants
+from hotseat.downloads.transfer import Patience
+from hotseat.downloads.variants import Choice, choose, named, projectors, variants
 from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.file_kind import read_gguf
 
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
     from hotseat.cli.known_models import Places
     from hotseat.cli.memory_budget import Device
     from hotseat.downloads.hub import Repository
-    from hotseat.downloads.model_download import ModelDownload
+    from hotseat.downloads.model_download import ModelDownload, RemoteFiles
     from hotseat.downloads.reference import Reference, UrlReference
-    from hotseat.downloads.remote_heads import RemoteFiles
     from hotseat.downloads.variants import RemoteFile, Variant
     from hotseat.identifiers import Bytes
 

@@ -18,8 +18,7 @@ from hotseat.config.units import size_text
 from hotseat.downloads.links import cached_files
 from hotseat.estimates.files import parts_of
 from hotseat.estimates.report import CannotEstimate
-from hotseat.model_files.file_kind import read_gguf
-from hotseat.model_files.found import Role
+from hotseat.model_files.file_kind import Role, read_gguf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,8 +9,8 @@ from hotseat.cli.confirm import confirm
 from hotseat.cli.models_folder import models_folder, models_in
 from hotseat.cli.pull import carry_out, in_words, plan, show
 from hotseat.downloads import hub
-from hotseat.downloads.choice import USUAL
 from hotseat.downloads.reference import HubReference, parse
+from hotseat.downloads.variants import USUAL
 from hotseat.model_files.file_kind import read_gguf
 
 if TYPE_CHECKING:

@@ -19,15 +19,14 @@ from hotseat.downloads.library import (
     repo_folder_name,
 )
 from hotseat.downloads.links import link
-from hotseat.downloads.partial_file import fetched
 from hotseat.downloads.problems import DownloadProblem
-from hotseat.downloads.transfer import TIMEOUT_S, Location, Wanted
+from hotseat.downloads.transfer import TIMEOUT_S, Location, Wanted, fetched
 from hotseat.downloads.variants import SHA256, RemoteFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hotseat.downloads.patience import Patience
+    from hotseat.downloads.transfer import Patience
     from hotseat.identifiers import Bytes
 
 COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -1,4 +1,4 @@
-"""Symbolic links to files in the hub's cache."""
+"""Symbolic links to files in the hub's cache; apart from the hub, whose library takes long to import."""
 
 from __future__ import annotations
 

@@ -8,10 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hotseat.downloads.library import get_session
-from hotseat.downloads.partial_file import fetched
 from hotseat.downloads.problems import DownloadProblem
-from hotseat.downloads.redirects import require_https
-from hotseat.downloads.transfer import RANGE, TIMEOUT_S, Location, Wanted
+from hotseat.downloads.transfer import RANGE, TIMEOUT_S, Location, Wanted, fetched, require_https
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +17,8 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from hotseat.downloads.patience import Patience
     from hotseat.downloads.reference import UrlReference
+    from hotseat.downloads.transfer import Patience
     from hotseat.identifiers import Bytes
 
 MOST_DIGITS = 18

@@ -1,4 +1,9 @@
-"""Groups the GGUF files of a repository into models of different quantisation, each with all its parts."""
+"""The models of different quantisation in a repository, each with all its parts, and which of them to download.
+
+The usual one if it fits the memory, else the best other that does, with the reason. Four bits with K-quants is where
+most people settle: below it answers suffer noticeably, above it each token takes more memory and time for a difference
+that is hard to notice.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,21 @@ from hotseat.downloads.problems import DownloadProblem
 from hotseat.downloads.reference import GGUF, is_safe
 from hotseat.errors import did_you_mean
 from hotseat.estimates.files import PART
-from hotseat.model_files.companions import PREFERRED
 from hotseat.model_files.file_kind import QUANT
+from hotseat.model_files.search import PREFERRED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hotseat.identifiers import Bytes
 
 PROJECTOR = re.compile(r"(?i)(^|[-._/])mmproj([-._]|$)")
 NO_MODEL = re.compile(r"(?i)(^|[-._/])imatrix([-._]|$)")
 SHA256 = re.compile(r"[0-9a-f]{64}")
+USUAL = "Q4_K_M"
+BITS = re.compile(r"Q(\d)|(?:BF|FP|F)(16|32)|(?:MX|NV)FP(4)")
+MOST_BITS = 8
+UNKNOWN_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,7 @@ def variants(files: Iterable[RemoteFile]) -> list[Variant]:
 def projectors(files: Iterable[RemoteFile]) -> list[RemoteFile]:
     """The best format first."""
     found = [file for file in files if _is_gguf(file) and PROJECTOR.search(file.name)]
-    return sorted(found, key=lambda file: (_preference(file.quant), file.size))
+    return sorted(found, key=lambda file: (_format_rank(file.quant), file.size))
 
 
 def named(found: Sequence[Variant], wanted: str, repository: str) -> Variant:
@@ -88,7 +97,8 @@ def named(found: Sequence[Variant], wanted: str, repository: str) -> Variant:
     matching = matching or [each for each in found if wanted == each.first.base_name]
     matching = matching or [each for each in found if wanted.upper() == each.quant]
     if len(matching) > 1:
-        raise DownloadProblem(f"{wanted} of {repository} is ambiguous; name one file: {_names(matching)}")
+        names = ", ".join(each.first.name for each in matching)
+        raise DownloadProblem(f"{wanted} of {repository} is ambiguous; name one file: {names}")
     if not matching:
         known = [name for each in found for name in (each.quant, each.first.name) if name]
         hint = did_you_mean(wanted.upper(), known) or did_you_mean(wanted, known)
@@ -111,9 +121,47 @@ def _whole(file: RemoteFile, by_name: dict[str, RemoteFile]) -> Variant | None:
     return Variant(tuple(by_name[name] for name in names)) if all(name in by_name for name in names) else None
 
 
-def _preference(quant: str) -> int:
+def _format_rank(quant: str) -> int:
     return PREFERRED.index(quant) if quant in PREFERRED else len(PREFERRED)
 
 
-def _names(found: Iterable[Variant]) -> str:
-    return ", ".join(each.first.name for each in found)
+@dataclass(frozen=True, slots=True)
+class Choice:
+    variant: Variant
+    reason: str
+
+
+def choose(found: Sequence[Variant], fits: Callable[[Variant], bool], repository: str) -> Choice:
+    """`fits` may read the header of the file; it is asked for one variant after the other until one fits."""
+    ordered = sorted(found, key=_preference)
+    too_large: list[Variant] = []
+    for variant in ordered:
+        if any(variant.size >= each.size for each in too_large):
+            continue
+        if fits(variant):
+            return Choice(variant, _reason(variant, too_large, len(found)))
+        too_large.append(variant)
+    smallest = min(found, key=lambda variant: variant.size)
+    raise DownloadProblem(
+        f"no file of {repository} fits the memory of this machine; "
+        f"to download the smallest anyway: hotseat pull {repository}:{smallest.label}"
+    )
+
+
+def _preference(variant: Variant) -> tuple[bool, bool, int]:
+    """The usual one, then the largest of at most eight bits, then the smallest of the rest."""
+    is_large = bits(variant.quant) > MOST_BITS
+    return variant.quant != USUAL, is_large, variant.size if is_large else -variant.size
+
+
+def bits(quant: str) -> int:
+    found = BITS.search(quant)
+    return int(next(filter(None, found.groups()))) if found else UNKNOWN_BITS
+
+
+def _reason(variant: Variant, too_large: Sequence[Variant], count: int) -> str:
+    if count == 1:
+        return "it is the only model of the repository"
+    if not too_large:
+        return "it is the usual choice, and it fits" if variant.quant == USUAL else f"there is no {USUAL}, and it fits"
+    return f"it is the best that fits; {', '.join(each.label for each in too_large)} would not"

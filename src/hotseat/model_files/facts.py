@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.estimates.gguf import Value
     from hotseat.identifiers import Bytes, ModelName, Seconds
-    from hotseat.model_files.found import Role
+    from hotseat.model_files.file_kind import Role
 
     Stamp: TypeAlias = tuple[str, int, Bytes]
 

@@ -1,26 +1,27 @@
-"""Classifies a model file by the keys of its head: chat, embedding, or neither."""
+"""What a model file is, by the keys of its head: chat, embedding, another role, or not usable."""
 
 from __future__ import annotations
 
 import re
 import struct
 from collections import Counter
+from enum import Enum
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hotseat.estimates.files import PART, Disk
 from hotseat.estimates.report import CannotEstimate
-from hotseat.model_files.found import Engine, Found, Role
 
 if TYPE_CHECKING:
     from hotseat.estimates.gguf import Head
     from hotseat.estimates.machine import Files
+    from hotseat.identifiers import Bytes
 
 HERE = Disk(Path())
-
 EMBEDDERS = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "modern-bert"}
 EMBEDDERS |= {"eurobert", "gemma-embedding", "t5encoder", "roberta", "xlm-roberta"}
 RANK = 4
@@ -29,16 +30,56 @@ CLASSIFIERS = ("cls.weight", "cls.output.weight")
 """Tensors that only a reranker has; older files have no other sign."""
 KINDS = {"adapter": "an adapter", "imatrix": "an importance matrix", "vocab": "only a vocabulary"}
 """Values of general.type that are no model."""
-
 QUANT = re.compile(
     r"(?i)(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|FP16|MXFP4(?:_MOE)?|NVFP4))(?=$|[-._])"
 )
 DRAFT = re.compile(r"(?i)(^|[-._])draft($|[-._])")
 NAMELESS = re.compile(r"(?i)(ggml-)?model([-._].*)?|[0-9a-f]{40,}|sha256-.*")
 """File names that do not identify the model; its head has a better name."""
-
 WHISPER_MAGIC = b"lmgg"
 WHISPER_WORDS = range(51_000, 53_000)
+
+
+class Role(Enum):
+    CHAT = "chat"
+    EMBEDDING = "embedding"
+    RERANK = "rerank"
+    SPEECH = "speech"
+    PROJECTOR = "projector"
+    """Converts images or sounds to input of a chat model; not usable by itself."""
+    DRAFT = "draft"
+    """Speculative decoding for a larger model; not usable by itself."""
+
+
+class Engine(Enum):
+    LLAMA = "llama-server"
+    VLLM = "vllm"
+    WHISPER = "whisper-server"
+
+
+class Found(Struct, frozen=True):
+    path: Path
+    """The first file of a split model."""
+    stem: str
+    """The name under which it was found."""
+    role: Role
+    engine: Engine
+    size: Bytes
+    parameters: int = 0
+    quant: str = ""
+    trained_context: int = 0
+    width: int = 0
+    """Numbers per token between two layers; for a projector, its output per token. 0: unknown."""
+    vocabulary: int = 0
+    says_pooling: bool = True
+    """False for an embedding model whose file does not say how tokens become one vector."""
+    projector: Path | None = None
+    draft: Path | None = None
+
+
+class LeftOut(Struct, frozen=True):
+    path: Path
+    why: str
 
 
 def read_gguf(path: Path, stem: str = "", files: Files = HERE) -> Found:

@@ -11,11 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.estimates.report import CannotEstimate
-from hotseat.model_files.companions import paired
-from hotseat.model_files.file_kind import read_gguf
-from hotseat.model_files.found import Found, Role
-from hotseat.model_files.model_names import names_in
-from hotseat.model_files.walk import look_into
+from hotseat.model_files.file_kind import Found, Role, read_gguf
+from hotseat.model_files.search import look_into, names_in, paired
 from hotseat.threads import within
 
 if TYPE_CHECKING:
