@@ -16,7 +16,7 @@ from hotseat.config.units import size_text
 from hotseat.identifiers import ANY_GPU
 from hotseat.memory.manager import devices_for_models, figures_of_this_machine
 from hotseat.startup.preparation import CannotStart, load_access
-from hotseat.state.cache_directory import conversations_directory
+from hotseat.state.state_file import conversations_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -25,7 +25,8 @@ from hotseat.scheduling.events import (
     UpstreamFailed,
     UpstreamReady,
 )
-from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
+from hotseat.state.learned_store import LEARNED, LearnedStore
+from hotseat.state.state_file import state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -8,8 +8,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from hotseat.state.fleet_state import FLEET, FleetState
-from hotseat.state.learned_store import state_directory
-from hotseat.state.state_file import StateFile
+from hotseat.state.state_file import StateFile, state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -26,11 +26,9 @@ from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import StdoutCopy
 from hotseat.scheduling.events import CatalogChanged, UpstreamExited, UpstreamFailed
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.state.cache_directory import conversations_directory
-from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
-from hotseat.state.model_stats_store import ModelStatsStore
+from hotseat.state.learned_store import LEARNED, LearnedStore, ModelStatsStore
 from hotseat.state.overrides_store import OVERRIDES, OverridesStore
-from hotseat.state.state_file import StateFile
+from hotseat.state.state_file import StateFile, conversations_directory, state_directory
 from hotseat.telemetry import logs
 from hotseat.telemetry.json_lines import server_line
 from hotseat.threads import in_thread

@@ -12,7 +12,7 @@ from hotseat.activity.store import ACTIVITY_FILE, ActivityStore, StoreWriter
 from hotseat.activity.usage_counter import UsageCounter
 from hotseat.activity.usage_store import USAGE_FILE, UsageStore, UsageWriter
 from hotseat.startup.tracing import open_tracing
-from hotseat.state.learned_store import state_directory
+from hotseat.state.state_file import state_directory
 from hotseat.telemetry.descriptors import watch_descriptors
 from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.metrics import Metrics

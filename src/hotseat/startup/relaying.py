@@ -14,7 +14,7 @@ from hotseat.relay.server import Relay
 from hotseat.startup.created_keys import open_created_keys
 from hotseat.startup.reloading import ConfigApplier
 from hotseat.state.audit_file import AUDIT, AuditFile
-from hotseat.state.learned_store import state_directory
+from hotseat.state.state_file import state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

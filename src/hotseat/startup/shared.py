@@ -15,7 +15,7 @@ from hotseat.daemon.shutdown import ShutdownSequence
 from hotseat.relay.access.host_requests import HostVerifier
 from hotseat.relay.access.policy import Policy
 from hotseat.startup.fleet import FleetHandle
-from hotseat.state.learned_store import state_directory
+from hotseat.state.state_file import state_directory
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:

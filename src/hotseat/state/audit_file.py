@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hotseat.state.directory_lock import locked
+from hotseat.state.state_file import locked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

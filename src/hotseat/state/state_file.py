@@ -1,4 +1,4 @@
-"""A JSON file of the state directory.
+"""The directories for what is kept across restarts and what can be made again, their JSON files, and their lock.
 
 Nothing waits for the disk. A file that is no state or of a newer version counts as empty, and is set aside before the
 next write; one that could not be opened or read counts as empty, and is not overwritten before it was read.
@@ -6,18 +6,23 @@ next write; one that could not be opened or read counts as empty, and is not ove
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import stat
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotseat.errors import NewerFormat
 from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
+
+    from hotseat.identifiers import Seconds
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +30,29 @@ FORMAT = 1
 LARGEST = 64 << 20
 """Bytes; a usual file has some ten thousand."""
 UNREADABLE = ".unreadable"
+LOCK = ".lock"
+"""In the state directory; it is empty and stays, because a lock on a removed file excludes nobody."""
+PAUSE: Seconds = 0.02
+
+
+def state_directory(environ: Mapping[str, str]) -> Path:
+    """The state directory: systemd's, else XDG_STATE_HOME, else ~/.local/state."""
+    if given := environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    usual = Path(environ.get("HOME", "/")) / ".local/state"
+    return Path(environ.get("XDG_STATE_HOME") or usual) / "hotseat"
+
+
+def cache_directory(environ: Mapping[str, str]) -> Path:
+    """The cache directory: systemd's, else XDG_CACHE_HOME, else ~/.cache."""
+    if given := environ.get("CACHE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    usual = Path(environ.get("HOME", "/")) / ".cache"
+    return Path(environ.get("XDG_CACHE_HOME") or usual) / "hotseat"
+
+
+def conversations_directory(environ: Mapping[str, str]) -> Path:
+    return cache_directory(environ) / "conversations"
 
 
 class StateFile:
@@ -103,3 +131,45 @@ def read_versioned(path: Path) -> dict[str, Any]:
     if not isinstance(kept, dict) or kept.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     return kept
+
+
+@contextmanager
+def locked(directory: Path, longest_wait: Seconds = 0.0) -> Iterator[None]:
+    """Only one process at a time is in the block; afterwards the names in the directory are on the disk.
+
+    The lock is on a file that only hotseat's user can open. Whoever may list a directory can lock the directory itself.
+    TimeoutError, which is an OSError, if another process still has the lock after `longest_wait`.
+    """
+    path = directory / LOCK
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _take(descriptor, path, longest_wait)
+        yield
+        _sync(directory)
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path, longest_wait: Seconds) -> None:
+    until = time.monotonic() + longest_wait
+    while not _is_taken(descriptor):
+        if time.monotonic() >= until:
+            raise TimeoutError(f"another process holds the lock {path}; try again, or find it with `fuser {path}`")
+        time.sleep(PAUSE)
+
+
+def _is_taken(descriptor: int) -> bool:
+    """By us, now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,10 +1,11 @@
-"""The lock of the state directory: one process at a time, and no other user can take it."""
+"""The directories of a process, and the lock that only one has."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,12 +13,26 @@ import pytest
 from hotseat.settings import ApiKey, Role
 from hotseat.state import key_file
 from hotseat.state.audit_file import AuditFile
-from hotseat.state.directory_lock import LOCK, locked
 from hotseat.state.key_file import KeyFile
+from hotseat.state.state_file import LOCK, conversations_directory, locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"CACHE_DIRECTORY": "/var/cache/hotseat:/more", "HOME": "/root"}, "/var/cache/hotseat/conversations"),
+        ({"XDG_CACHE_HOME": "/data/cache", "HOME": "/home/ada"}, "/data/cache/hotseat/conversations"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/home/ada"}, "/home/ada/.cache/hotseat/conversations"),
+        ({"HOME": "/home/ada"}, "/home/ada/.cache/hotseat/conversations"),
+    ],
+)
+def test_the_place_is_the_usual_one(environ: dict[str, str], folder: str) -> None:
+    """Under systemd its cache directory, else the user's."""
+    assert conversations_directory(environ) == Path(folder)
+
 
 ANN = ApiKey("", Role.ADMIN, "ann", "a" * 64)
 
