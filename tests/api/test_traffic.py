@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.waiting import come_true
 
 from hotseat.catalog.catalog import Policy
-from hotseat.catalog.groups import TOGETHER, Groups
-from hotseat.catalog.matrix import Matrix
+from hotseat.catalog.groups import TOGETHER, Groups, Matrix
 from hotseat.cli.record import Watched
 from hotseat.identifiers import ClientId, LaunchId, ModelName
 from hotseat.scheduling.events import (

@@ -1,10 +1,10 @@
-"""Which models must leave when another is loaded."""
+"""Which models may be loaded together: groups, the matrix, and what only one can use."""
 
 from __future__ import annotations
 
 import pytest
 
-from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
+from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups, Matrix
 from hotseat.identifiers import ModelName
 
 
@@ -52,3 +52,67 @@ def test_with_a_memory_budget_the_default_keeps_nobody_out() -> None:
     groups = Groups(default=TOGETHER)
 
     assert not groups.must_leave(ModelName("a"), ModelName("b"))
+
+
+def named(text: str) -> tuple[ModelName, ...]:
+    return tuple(map(ModelName, text.split()))
+
+
+MATRIX = Matrix(
+    (named("coder embed"), named("coder rerank"), named("embed rerank"), named("writer embed")),
+    {ModelName("coder"): 5},
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "residents", "leaves"),
+    [
+        ("coder", "", ""),
+        ("coder", "coder", ""),
+        ("coder", "embed", ""),  # a set holds both
+        ("rerank", "coder embed", "embed"),  # two by two, never all three; the dear one stays
+        ("embed", "coder rerank", "rerank"),
+        ("writer", "coder embed", "coder"),  # no set holds both: the price does not help
+        ("writer", "coder rerank", "coder rerank"),
+        ("loner", "coder embed", "coder embed"),  # in no set: alone
+        ("coder", "loner embed", "loner"),
+    ],
+)
+def test_the_cheapest_set_says_who_leaves(wanted: str, residents: str, leaves: str) -> None:
+    """All loaded models count, not only pairs."""
+    assert MATRIX.pushed_out(ModelName(wanted), named(residents)) == named(leaves)
+
+
+def test_of_equally_cheap_sets_the_first_one_wins() -> None:
+    """The order in the file decides."""
+    first = Matrix((named("new a"), named("new b")))
+    second = Matrix((named("new b"), named("new a")))
+
+    assert first.pushed_out(ModelName("new"), named("a b")) == named("b")
+    assert second.pushed_out(ModelName("new"), named("a b")) == named("a")
+
+
+def test_groups_ask_their_matrix() -> None:
+    """Where there is a matrix, the groups only pass the question on."""
+    groups = Groups(default=TOGETHER, matrix=MATRIX)
+    coder, embed, writer = named("coder embed writer")
+
+    assert groups.pushed_out(writer, (coder, embed)) == (coder,)
+    assert groups.must_leave(coder, writer)
+    assert not groups.must_leave(coder, embed)
+    assert groups.may_push_out(coder, embed)  # `embed rerank` has no place for it
+    assert not groups.may_push_out(embed, writer)
+    assert not groups.must_leave(coder, coder)
+
+
+def test_groups_without_a_matrix_look_at_pairs() -> None:
+    """Then it does not depend on what else is loaded."""
+    a, b = named("a b")
+
+    assert Groups().pushed_out(a, (b,)) == (b,)
+    assert Groups().may_push_out(b, a)
+
+
+def test_models_in_no_set_run_alone() -> None:
+    """They are told apart from those that share a set with others."""
+    assert MATRIX.alone(named("coder loner embed other")) == named("loner other")

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotseat.catalog.filled_recipe import fill
-from hotseat.catalog.spec import LaunchRecipe
+from hotseat.catalog.spec import LaunchRecipe, fill
 from hotseat.catalog.template import (
     MacroValue,
     address_of,

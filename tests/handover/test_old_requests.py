@@ -13,7 +13,7 @@ from tests.support.fake_launcher import FakeLauncher
 from tests.support.waiting import come_true
 
 from hotseat.catalog.named_models import FleetModel
-from hotseat.catalog.overrides import Overrides
+from hotseat.catalog.spec import Overrides
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import CancelledByOperator, ShuttingDown

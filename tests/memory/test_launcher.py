@@ -11,8 +11,7 @@ from tests.support.catalogs import GIB, gpu, level, model, one_at_a_time, sleeps
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.virtual_time import advance, in_virtual_time
 
-from hotseat.catalog.cards import on_cards
-from hotseat.catalog.spec import GpuChoice
+from hotseat.catalog.spec import GpuChoice, on_cards
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed

@@ -40,7 +40,7 @@ from tests.support.scheduler_driver import (
 )
 
 from hotseat.catalog.named_models import FleetModel, Profile
-from hotseat.catalog.overrides import Overrides
+from hotseat.catalog.spec import Overrides
 from hotseat.errors import Busy, NeverFits, NotRunning, UnknownModel, Yielding
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause

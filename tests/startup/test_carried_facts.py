@@ -53,7 +53,7 @@ from hotseat.activity.usage import Account, Accounts
 from hotseat.activity.usage_counter import DAY_S, UsageCounter
 from hotseat.activity.usage_store import UsageStore
 from hotseat.catalog.named_models import Profile
-from hotseat.catalog.overrides import Overrides
+from hotseat.catalog.spec import Overrides
 from hotseat.errors import HostUnproven, NeverFits, NoMemory, OverBudget, Yielding
 from hotseat.fleet.host_proof import MOST_SKEW_S, FleetSecret, ProofChecker, Signer
 from hotseat.handover.request_messages import EVENTS

@@ -12,8 +12,7 @@ from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
 from tests.support.fake_launcher import FakeLauncher, spec
 
 from hotseat.catalog.named_models import Profile
-from hotseat.catalog.overrides import Overrides
-from hotseat.catalog.spec import Footprint, Source
+from hotseat.catalog.spec import Footprint, Overrides, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.handover.channel import Message

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.catalogs import one_at_a_time
 
-from hotseat.catalog.overrides import NO_OVERRIDES, Overrides
+from hotseat.catalog.spec import NO_OVERRIDES, Overrides
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.events import OverridesChanged

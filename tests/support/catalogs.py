@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.catalog import Catalog, Policy
-from hotseat.catalog.groups import TOGETHER, Group, Groups
-from hotseat.catalog.matrix import Matrix
+from hotseat.catalog.groups import TOGETHER, Group, Groups, Matrix
 from hotseat.catalog.sleeping import Ask, Sleep, SleepLevel
 from hotseat.catalog.spec import GpuChoice, LaunchRecipe, ModelSpec
 from hotseat.identifiers import ANY_GPU, HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place

@@ -10,7 +10,7 @@ from hotseat.api.fleet_schemas import Membership, OtherHost
 from hotseat.api.journal_json import Cause, JournalEntry
 from hotseat.api.schema_base import Schema
 from hotseat.api.status_schemas import Ticket
-from hotseat.catalog.overrides import MOST_TTL_S
+from hotseat.catalog.spec import MOST_TTL_S
 from hotseat.scheduling.lifecycle import Phase
 
 SHARE_READ = "Share of its files, from 0 to 1, that a loading server has read; null: unknown."

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hotseat.catalog.groups import Groups
-from hotseat.catalog.labels import labelled
-from hotseat.catalog.named_models import called, renamed
+from hotseat.catalog.named_models import called, labelled, renamed
 from hotseat.catalog.spec import NOTHING, ModelSpec
 from hotseat.errors import UnknownModel, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hotseat.catalog.labels import Labels
-    from hotseat.catalog.named_models import FleetModel, NamedModel, Profile, RemoteModel, Selector, Servable
-    from hotseat.catalog.overrides import Overrides
+    from hotseat.catalog.named_models import FleetModel, Labels, NamedModel, Profile, RemoteModel, Selector, Servable
+    from hotseat.catalog.spec import Overrides
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 
 
@@ -183,3 +181,17 @@ def compare(old: Catalog, new: Catalog) -> CatalogChange:
 def must_restart(old: ModelSpec, new: ModelSpec) -> bool:
     """Changes of the launch recipe, the memory or the cards need a restart; names, timeouts and filters do not."""
     return (old.recipe, old.memory, old.gpus) != (new.recipe, new.memory, new.gpus)
+
+
+def model_at(label: str, catalog: Catalog) -> ModelSpec:
+    """Raises UnknownModel. A page belongs to one server, so a profile may hide it but not put another in its place."""
+    labels = catalog.labels.models
+    if label not in labels:
+        raise UnknownModel(
+            f"no model has its pages at {label}.localhost.{did_you_mean(label, labels)} If this is a name of this "
+            "host, add it to allowedHosts in the configuration."
+        )
+    named_model = catalog.follow(labels[label])
+    if isinstance(named_model, ModelSpec) and named_model.name == labels[label]:
+        return named_model
+    raise UnknownModel(f'model "{labels[label]}" is replaced by the active profile "{catalog.active_profile}".')

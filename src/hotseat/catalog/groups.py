@@ -1,7 +1,7 @@
-"""Which models may be loaded together, according to llama-swap's groups, and to what only one process can use.
+"""Which models may be loaded together, by llama-swap's groups, by its matrix, and by what only one process can use.
 
-The rule is one-way on purpose, as in existing llama-swap files: loading a member of an exclusive group unloads the
-others, loading a member of a non-exclusive group unloads nothing.
+The rule of groups is one-way on purpose, as in existing llama-swap files: loading a member of an exclusive group
+unloads the others, loading a member of a non-exclusive group unloads nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from hotseat.catalog.spec import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hotseat.catalog.matrix import Matrix
     from hotseat.identifiers import ModelName
 
 
@@ -116,3 +115,49 @@ class Groups:
         if self.matrix is not None:
             return self.matrix.may_push_out(resident, wanted) or self.both_use(resident, wanted) is not None
         return self.must_leave(resident, wanted)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Which sets of models may be loaded together, according to llama-swap's matrix.
+
+    A set allows all its subsets; a model in no set runs alone. Pairs are not enough: three models may be allowed in
+    pairs but not together, so every question is about all loaded models.
+    """
+
+    sets: tuple[tuple[ModelName, ...], ...]
+    """In configured order: of equally cheap sets the first wins."""
+    evict_costs: Mapping[ModelName, int] = field(default_factory=lambda: NOTHING)
+    """Cost of stopping a model; default 1."""
+    _with: Mapping[ModelName, tuple[frozenset[ModelName], ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found: dict[ModelName, list[frozenset[ModelName]]] = {}
+        for members in self.sets:
+            for member in members:
+                found.setdefault(member, []).append(frozenset(members))
+        object.__setattr__(self, "_with", MappingProxyType({name: tuple(sets) for name, sets in found.items()}))
+
+    def pushed_out(self, wanted: ModelName, residents: Iterable[ModelName]) -> tuple[ModelName, ...]:
+        """Residents outside the cheapest set with `wanted`; empty if one set has all of them."""
+        others = [name for name in residents if name != wanted]
+        cheapest = min(self._sets_with(wanted), key=lambda allowed: self._cost(others, allowed))
+        return tuple(name for name in others if name not in cheapest)
+
+    def excludes(self, one: ModelName, other: ModelName) -> bool:
+        """Does no set have both?"""
+        return all(other not in allowed for allowed in self._sets_with(one))
+
+    def may_push_out(self, resident: ModelName, wanted: ModelName) -> bool:
+        """Does `wanted` have a set without `resident`?"""
+        return any(resident not in allowed for allowed in self._sets_with(wanted))
+
+    def alone(self, models: Iterable[ModelName]) -> tuple[ModelName, ...]:
+        """Models in no set."""
+        return tuple(name for name in models if name not in self._with)
+
+    def _sets_with(self, name: ModelName) -> tuple[frozenset[ModelName], ...]:
+        return self._with.get(name) or (frozenset((name,)),)
+
+    def _cost(self, residents: Iterable[ModelName], allowed: frozenset[ModelName]) -> int:
+        return sum(self.evict_costs.get(name, 1) for name in residents if name not in allowed)

@@ -1,13 +1,18 @@
-"""What a name stands for: a local model, a model of another server, or a selector.
+"""What a name stands for: a local model, a model of another server, or a selector; and the DNS label of a model.
 
 A remote model has no process and no phase: like the management application it is an upstream that always exists, so the
-scheduler is not involved.
+scheduler is not involved. `LABEL.localhost` is the address of the own pages of a model's server.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
+from hashlib import sha256
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -15,9 +20,15 @@ from msgspec import Struct
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, NOTHING, UNCHANGED, BodyChanges, ModelSpec, Timeouts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from hotseat.identifiers import Address, ModelName
+
+LONGEST_LABEL = 63
+SUFFIX_DIGITS = 6
+NAMELESS = "model"
+"""For a name without a single letter or digit that a label may have."""
+_UNFIT = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +87,6 @@ class Profile(Struct, frozen=True):
 
 Servable: TypeAlias = ModelSpec | RemoteModel | FleetModel
 NamedModel: TypeAlias = Servable | Selector
-
-
 AnyNamedModel = TypeVar("AnyNamedModel", bound=NamedModel)
 
 
@@ -92,3 +101,35 @@ def called(spec: ModelSpec, name: str) -> ModelSpec:
     """The model with the body changes of this name."""
     changes = spec.changes_by_name.get(name)
     return spec if changes is None else replace(spec, changes=changes or UNCHANGED)
+
+
+class Labels(Struct, frozen=True):
+    of_model: Mapping[ModelName, str]
+    models: Mapping[str, ModelName]
+    """Label to name."""
+
+
+@lru_cache(maxsize=4)
+def labelled(names: tuple[ModelName, ...]) -> Labels:
+    """A name that is a label keeps it. Others that would get the same label have a suffix, whatever their order is."""
+    slugs = {name: slug(name) for name in names}
+    wanted = Counter(slugs.values())
+    labels = {name: each for name, each in slugs.items() if each == name or wanted[each] == 1}
+    taken = set(wanted)
+    for name in sorted(slugs.keys() - labels.keys()):
+        labels[name] = _with_suffix(name, slugs[name], taken)
+        taken.add(labels[name])
+    return Labels(labels, {label: name for name, label in labels.items()})
+
+
+def slug(name: str) -> str:
+    """Never two hyphens in a row: browsers take a label that begins with `xn--` for an encoded one."""
+    return _UNFIT.sub("-", name.lower()).strip("-")[:LONGEST_LABEL].rstrip("-") or NAMELESS
+
+
+def _with_suffix(name: str, base: str, taken: Collection[str]) -> str:
+    """It depends on the name alone, so that it stays the same when other models come and go."""
+    base = base[: LONGEST_LABEL - SUFFIX_DIGITS - 1].rstrip("-")
+    texts = (f"{name}\n{number}".encode("utf-8", "surrogatepass") for number in count())
+    found = (f"{base}-{sha256(text).hexdigest()[:SUFFIX_DIGITS]}" for text in texts)
+    return next(label for label in found if label not in taken)

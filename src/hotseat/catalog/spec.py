@@ -1,4 +1,4 @@
-"""What is configured for a model. Frozen and validated; created by config/."""
+"""PURE: what is configured for a model, and what operators have set for it. Frozen and valid; created by config/."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from hotseat.catalog.overrides import NO_OVERRIDES, Configured
-from hotseat.catalog.template import address_of, holes
-from hotseat.identifiers import ANY_GPU
+from hotseat.catalog.template import GPUS, PID, PORT, address_of, fill_hole, holes
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, DeviceName, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from hotseat.catalog.overrides import Overrides
     from hotseat.catalog.sleeping import Sleep
-    from hotseat.identifiers import Address, Bytes, ModelName, Place, Seconds
+    from hotseat.identifiers import Address, Bytes, ModelName, Seconds
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
+MOST_TTL_S: Seconds = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,62 @@ class LaunchRecipe:
             return address_of(self.proxy)
         except ValueError:  # the configuration reports it where it stands
             return None
+
+
+class FilledRecipe(Struct, frozen=True):
+    """A launch recipe for one process: only `${PID}` in `stop` is left open."""
+
+    argv: tuple[str, ...]
+    address: Address
+    env: tuple[tuple[str, str], ...]
+    check_endpoint: str | None
+    stop: tuple[str, ...] | None
+
+    def stop_argv(self, pid: int) -> tuple[str, ...] | None:
+        """The command that stops process `pid`; None: a signal does."""
+        return None if self.stop is None else tuple(fill_hole(text, PID, pid) for text in self.stop)
+
+
+def with_gpus(recipe: LaunchRecipe, names: str) -> LaunchRecipe:
+    """A copy with `names` instead of `${GPUS}`."""
+    return replace(
+        recipe,
+        argv=tuple(fill_hole(text, GPUS, names) for text in recipe.argv),
+        env=tuple((name, fill_hole(value, GPUS, names)) for name, value in recipe.env),
+        stop=recipe.stop and tuple(fill_hole(text, GPUS, names) for text in recipe.stop),
+    )
+
+
+def fill(recipe: LaunchRecipe, port: int) -> FilledRecipe:
+    return FilledRecipe(
+        argv=tuple(fill_hole(text, PORT, port) for text in recipe.argv),
+        address=address_of(fill_hole(recipe.proxy, PORT, port)),
+        env=tuple((name, fill_hole(value, PORT, port)) for name, value in recipe.env),
+        check_endpoint=recipe.check_endpoint and fill_hole(recipe.check_endpoint, PORT, port),
+        stop=recipe.stop and tuple(fill_hole(text, PORT, port) for text in recipe.stop),
+    )
+
+
+class Overrides(Struct, frozen=True):
+    """What an operator has set for a model while hotseat runs: it takes precedence. None: as configured."""
+
+    pinned: bool | None = None
+    ttl_s: Seconds | None = None
+    """0: it is never unloaded for being idle."""
+
+    def __bool__(self) -> bool:
+        return self != NO_OVERRIDES
+
+
+NO_OVERRIDES = Overrides()
+
+
+class Configured(Struct, frozen=True):
+    """What the configuration says about that which can be overridden."""
+
+    pinned: bool
+    ttl_s: Seconds | None
+    """None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +284,36 @@ class ModelSpec:
         if measured:
             return Footprint({**(self.estimated or NOTHING), **measured}, Source.MEASURED)
         return Footprint(self.estimated, Source.ESTIMATED) if self.estimated else None
+
+
+def gpus_in(places: Iterable[Place]) -> tuple[Place, ...]:
+    return tuple(place for place in places if place.device != RAM)
+
+
+def written(choice: GpuChoice) -> str | int | list[str]:
+    """`auto`, a number, or a list of devices."""
+    if choice.count is None:
+        return "auto"
+    return [place.device for place in choice.among] if choice.is_list else choice.count
+
+
+def choice_of(said: str | int | Sequence[str], cards: tuple[Place, ...]) -> GpuChoice:
+    """What such a text means on a machine with these cards."""
+    if isinstance(said, str):
+        return GpuChoice(None, cards)
+    if isinstance(said, int):
+        return GpuChoice(said, cards)
+    return GpuChoice(len(said), tuple(Place(LOCAL_HOST, DeviceName(device)) for device in said))
+
+
+def on_cards(memory: Mapping[Place, Bytes], cards: Sequence[Place], sizes: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
+    """`memory` with its part of ANY_GPU on these cards, in proportion to their sizes, as llama-server splits a model.
+
+    Without cards, that part is left out: nobody knows where it will be.
+    """
+    kept = {place: bytes_ for place, bytes_ in memory.items() if place != ANY_GPU}
+    together, all_cards = memory.get(ANY_GPU, 0), sum(sizes.get(card, 0) for card in cards)
+    shares = {card: -(-together * sizes.get(card, 0) // all_cards) for card in cards} if all_cards else {}
+    if cards and not all_cards:
+        shares = {cards[0]: together}
+    return {**shares, **kept}

@@ -44,7 +44,7 @@ from hotseat.settings import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from hotseat.catalog.matrix import Matrix
+    from hotseat.catalog.groups import Matrix
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.config.problems import Path
     from hotseat.config.schema import Config

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotseat.catalog.cards import written
 from hotseat.catalog.redaction import HIDDEN, is_secret_name, redacted
+from hotseat.catalog.spec import written
 from hotseat.config.env_values import FREE_FORM
 from hotseat.config.units import address_text, size_text
 from hotseat.state.key_file import rights_of
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.groups import Group
-    from hotseat.catalog.matrix import Matrix
+    from hotseat.catalog.groups import Group, Matrix
     from hotseat.catalog.named_models import Profile, RemoteModel, Selector
     from hotseat.catalog.sleeping import Sleep, SleepLevel
     from hotseat.catalog.spec import BodyChanges, Footprint, LaunchRecipe, ModelSpec, Timeouts

@@ -10,7 +10,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from hotseat.catalog.matrix import Matrix
+from hotseat.catalog.groups import Matrix
 from hotseat.config.problems import nearest
 from hotseat.identifiers import ModelName
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hotseat.catalog.cards import on_cards
-from hotseat.catalog.spec import NOTHING
+from hotseat.catalog.spec import NOTHING, on_cards
 from hotseat.fleet.recipe_fingerprint import recipe_fingerprint
 from hotseat.fleet.records import CatalogRecord, DeviceBudget, HostRecord, Offer, Residence
 from hotseat.scheduling.lifecycle import Phase

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.filled_recipe import fill
+from hotseat.catalog.spec import fill
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Upstream
 from hotseat.model_servers.api_key import authorization
@@ -27,8 +27,7 @@ from hotseat.threads import look_at_disk, start_thread
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.catalog.filled_recipe import FilledRecipe
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import FilledRecipe, ModelSpec
     from hotseat.identifiers import Address, Bytes, Seconds
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.output import Output

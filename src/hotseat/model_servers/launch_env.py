@@ -8,7 +8,7 @@ import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.filled_recipe import with_gpus
+from hotseat.catalog.spec import with_gpus
 from hotseat.model_servers.visible_gpus import limited
 
 if TYPE_CHECKING:

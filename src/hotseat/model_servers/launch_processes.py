@@ -18,8 +18,7 @@ from hotseat.threads import look_at_disk
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.catalog.filled_recipe import FilledRecipe
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import FilledRecipe, ModelSpec
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.guarded_process import GuardedProcess
     from hotseat.model_servers.output import Output

@@ -14,7 +14,7 @@ from hotseat.tasks import Tasks
 from hotseat.threads import look_at_disk
 
 if TYPE_CHECKING:
-    from hotseat.catalog.filled_recipe import FilledRecipe
+    from hotseat.catalog.spec import FilledRecipe
     from hotseat.identifiers import Address, Bytes, ModelName, Seconds
     from hotseat.model_servers.server_process import Child
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hotseat.catalog.filled_recipe import fill
+from hotseat.catalog.spec import fill
 from hotseat.identifiers import Upstream
 from hotseat.model_servers.api_key import key_of
 from hotseat.model_servers.launch_env import environment

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hotseat.catalog.filled_recipe import fill
+from hotseat.catalog.spec import fill
 from hotseat.errors import LoadFailed
 from hotseat.model_servers import sleeping
 from hotseat.model_servers.api_key import KEYS_VARIABLES, with_key

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.catalog import compare, must_restart
-from hotseat.catalog.overrides import Overrides
-from hotseat.catalog.spec import NOTHING
+from hotseat.catalog.spec import NOTHING, Overrides
 from hotseat.errors import UnknownModel
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.commands import Cause

@@ -8,8 +8,7 @@ from __future__ import annotations
 from itertools import accumulate, combinations, islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from hotseat.catalog.cards import on_cards
-from hotseat.catalog.spec import NOTHING
+from hotseat.catalog.spec import NOTHING, on_cards
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.card_memo import Spread
 from hotseat.scheduling.lifecycle import Phase

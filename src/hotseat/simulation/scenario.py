@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hotseat.catalog.cards import choice_of, gpus_in, written
 from hotseat.catalog.catalog import Catalog, Policy
-from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
-from hotseat.catalog.matrix import Matrix
-from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups, Matrix
+from hotseat.catalog.spec import LaunchRecipe, ModelSpec, choice_of, gpus_in, written
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, DeviceName, ModelName, Place
 from hotseat.simulation.trace import FIRST_DEVICE, Memory
 

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hotseat.catalog.overrides import NO_OVERRIDES
+from hotseat.catalog.spec import NO_OVERRIDES
 from hotseat.handover.channel import Closed
 from hotseat.handover.old_requests import OldRequests
 from hotseat.handover.predecessor import VERSION
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.overrides import Overrides
+    from hotseat.catalog.spec import Overrides
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.handover.channel import Channel, Message
     from hotseat.handover.predecessor import Predecessor

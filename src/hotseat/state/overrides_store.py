@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hotseat.catalog.overrides import MOST_TTL_S, NO_OVERRIDES, Overrides
+from hotseat.catalog.spec import MOST_TTL_S, NO_OVERRIDES, Overrides
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.events import OverridesChanged
 from hotseat.state.state_file import FORMAT

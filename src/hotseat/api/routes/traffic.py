@@ -19,7 +19,7 @@ from hotseat.api.disconnect import LiveStream, lasting, listening
 from hotseat.api.journal_json import plain
 from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
 from hotseat.api.slices import taken
-from hotseat.catalog.cards import written
+from hotseat.catalog.spec import written
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.dispatch.request_trace import Missed, RequestTiming
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
@@ -34,7 +34,7 @@ from hotseat.scheduling.events import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from hotseat.catalog.matrix import Matrix
+    from hotseat.catalog.groups import Matrix
     from hotseat.catalog.spec import Footprint
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.identifiers import LaunchId

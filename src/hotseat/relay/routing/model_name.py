@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
-from hotseat.catalog.page_address import model_at
+from hotseat.catalog.catalog import model_at
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
 from hotseat.relay.http.json_bodies import SMALL, check_values, has_few_members, read_members, why_not_json
 from hotseat.relay.routing.other_apis import OLLAMA_IS_RUNNING
