@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from hotseat.model_servers.guard_grace import connect
 from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import leftovers
 from hotseat.model_servers.output import Outputs
+from hotseat.model_servers.port_owner import listener_of
 from hotseat.model_servers.server_description import fingerprint_of, read_description
 from hotseat.scheduling.commands import Allowance, SaveConversations
 from hotseat.scheduling.events import UpstreamAwake
@@ -341,6 +343,23 @@ async def test_conversations_of_a_server_whose_folder_is_unknown_are_not_saved(f
 
     assert saved
     assert saved.problem == OTHERS_FOLDER
+
+
+async def test_who_listens_is_looked_up_in_a_thread(former: SupervisorRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a host may take long to resolve, and there may be many processes."""
+    looked_up_by = list[threading.Thread]()
+
+    def noted(address: Address, leader: int, marker: str) -> tuple[int | None, bool]:
+        looked_up_by.append(threading.current_thread())
+        return listener_of(address, leader, marker)
+
+    monkeypatch.setattr(taken_servers, "listener_of", noted)
+    await former.ready(model("healthy"))
+    async with successor_of(former) as supervisor:
+        usable = await supervisor.taken()
+
+    assert len(usable) == len(looked_up_by) == 1
+    assert looked_up_by[0] is not threading.main_thread()
 
 
 async def test_a_server_whose_port_is_anothers_is_not_adopted(former: SupervisorRig) -> None:

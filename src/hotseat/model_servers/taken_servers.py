@@ -12,6 +12,7 @@ from hotseat.model_servers.port_owner import listener_of
 from hotseat.model_servers.readiness import Readiness
 from hotseat.model_servers.recent_chunks import KEPT
 from hotseat.model_servers.server_description import read_description
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +101,10 @@ class TakenServers:
         process, description = server.process, server.description
         if description is None or process.gone.done() or not is_running(process.pid, process.started):
             return False
-        if not listener_of(description.address, process.pid, process.marker)[1]:
+        _, is_ours = await in_thread(
+            "look for the listener", listener_of, description.address, process.pid, process.marker
+        )
+        if not is_ours:
             return False
         return description.sleep is not None or not self._were_orphaned or await is_healthy(description)
 
