@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HEAD = b"HTTP/1.1 200 OK\r\nServer: tomcat\r\nConnection: close\r\nContent-Type: "
 NUMBERS = b'application/json\r\n\r\n{"models": 3, "devices": 1, "queue": 5}'
+EVERYTHING = b'{"message": "welcome", "secret": "s", "keys": [], "added": [], "changed": [], "removed": []}'
 STREAM = HEAD + b"text/event-stream\r\n\r\n"
 LATE = "has sent no complete response within 0.05 s"
 ANSWERS = {
@@ -34,6 +35,10 @@ ANSWERS = {
     "a body that never ends": (HEAD + b"application/json\r\n\r\n" + DRIPPING, 4, LATE),
     "garbage": (b"SSH-2.0-OpenSSH_9.2\r\n", 4, "no http"),
     "numbers": (HEAD + NUMBERS, 1, "json"),
+    "a message": (HEAD + b'application/json\r\n\r\n{"message": "welcome"}', 1, "json"),
+    "a number as message": (HEAD + b'application/json\r\n\r\n{"status": "ok", "message": 3}', 1, "json"),
+    "everything": (HEAD + b"application/json\r\n\r\n" + EVERYTHING, 1, "json"),
+    "nothing": (HEAD.replace(b"200 OK", b"204 No Content") + b"text/plain\r\n\r\n", 1, " responded "),
     "a list of numbers": (HEAD + b'application/json\r\n\r\n{"models": [3]}', 1, "json"),
     "events of words": (STREAM + b"data: hello\n\n", 1, " responded "),
     "events of lists": (STREAM + b"data: [1]\n\n", 1, " responded "),

@@ -39,7 +39,7 @@ class Fleet(Server):
         self.done.append(host)
         if host == self.fails:
             raise Refused(503, f"{host} did not restart: no space left", {})
-        return {"message": f"{host} has restarted"}
+        return {"status": "ok", "message": f"{host} has restarted"}
 
     wait = ask
 

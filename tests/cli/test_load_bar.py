@@ -70,4 +70,5 @@ def test_a_load_without_a_message_ends(typed: Typed, monkeypatch: pytest.MonkeyP
     with answering(head + b'{"message": null}') as url:
         said = typed("load", "qwen", "--url", url)
 
-    assert said.code == 0
+    assert (said.code, said.out) == (1, "")
+    assert "another kind of JSON" in said.err

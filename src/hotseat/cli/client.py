@@ -37,6 +37,7 @@ ANSWER_S = 120.0
 MOST_BYTES = 128 << 20
 """Of an answer, and of a line of a stream; 100,000 lines of a log have fewer."""
 IS_IT = "is it a hotseat server? Set the address of one with --url or HOTSEAT_URL"
+OK = 200
 HAS_ANSWERED = Event()
 """Some server has, so what fails from now on in `READERS` may fail because of its answer."""
 READERS = ("hotseat.cli.", "hotseat.simulation.record")
@@ -77,7 +78,7 @@ class Server:
     def text(self, path: str, **query: object) -> str:
         with closing(self._connect(self._soon_s)) as connection:
             answer = self._send(connection, "GET", path, query)
-            if _kind(answer) in ("text/html", "application/json", "text/event-stream"):
+            if answer.status != OK or _kind(answer) in ("text/html", "application/json", "text/event-stream"):
                 raise self._strange(answer, "no text")
             return without_escapes_but_lines(self._whole(answer).decode("utf-8", "replace"))
 
@@ -235,6 +236,14 @@ class _UntilLate(RawIOBase):
 def parsed(text: str | bytes, kind: type[dict[str, Any]] = dict) -> Any:
     """JSON from a server; ValueError if it is none."""
     return _cleaned(json.loads(text), kind)
+
+
+def message_of(answer: object) -> str:
+    """What hotseat says it did. Other programs have messages too, such as `{"message": "welcome"}`."""
+    match answer:
+        case {"status": "ok", "message": str(message)}:
+            return message
+    raise Refused(200, f"the server responded with another kind of JSON; {IS_IT}", {})
 
 
 def misread(error: Exception) -> Refused:

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.cli.client import Refused
+from hotseat.cli.client import Refused, message_of
 from hotseat.cli.doctor_files import missing_files
 from hotseat.cli.problems import MISREAD, Problem
 from hotseat.cli.queries import failures_in_words, is_failing
@@ -149,7 +149,7 @@ def _is_answered(host: str, port: int) -> bool:
 def _is_hotseat(server: Server) -> bool:
     """Ask over HTTP, since another user's process does not show what it is; hotseat may answer that it needs a key."""
     try:
-        server.ask("GET", "/hotseat/ready")["message"]
+        message_of(server.ask("GET", "/hotseat/ready"))
     except Refused as refused:
         return refused.status == UNAUTHORIZED
     except Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.client import in_path
+from hotseat.cli.client import in_path, message_of
 from hotseat.cli.queries import show_json
 from hotseat.cli.tables import duration, memory_text, table
 
@@ -118,12 +118,12 @@ def path_warnings(host: dict[str, Any], me: str) -> Iterator[str]:
 
 
 def give(server: Server, host: str, order: str) -> None:
-    print(server.wait("PUT", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")["message"])
+    print(message_of(server.wait("PUT", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")))
 
 
 def take_back(server: Server, host: str, order: str) -> None:
-    print(server.wait("DELETE", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")["message"])
+    print(message_of(server.wait("DELETE", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")))
 
 
 def move(server: Server, model: str, host: str) -> None:
-    print(server.wait("POST", f"/hotseat/fleet/models/{in_path(model)}/move", to=host)["message"])
+    print(message_of(server.wait("POST", f"/hotseat/fleet/models/{in_path(model)}/move", to=host)))

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.client import Refused, in_path
+from hotseat.cli.client import Refused, in_path, message_of
 from hotseat.cli.problems import Problem
 from hotseat.cli.restart import restart as restart_server
 from hotseat.errors import did_you_mean
@@ -51,7 +51,7 @@ def in_order(fleet: Mapping[str, Any], hosts: Sequence[str]) -> list[str]:
 
 def restart_one(server: Server, host: str, *, is_asked: bool) -> None:
     if not is_asked:
-        return print(server.wait("POST", f"/hotseat/fleet/hosts/{in_path(host)}/restart")["message"], flush=True)
+        return print(message_of(server.wait("POST", f"/hotseat/fleet/hosts/{in_path(host)}/restart")), flush=True)
     restart_server(server)
     return wait_for_fleet(server, host)
 

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.client import in_path
+from hotseat.cli.client import in_path, message_of
 from hotseat.cli.confirm import confirm
 from hotseat.cli.restart import check_is_here
 from hotseat.cli.tables import table
@@ -44,16 +44,19 @@ def rotate(server: Server, name: str) -> None:
 
 
 def show_secret(answer: dict[str, Any]) -> None:
-    print(f"{answer['message']}; its secret is shown only now:", file=sys.stderr)
-    print(answer["secret"])
+    message, secret = message_of(answer), answer["secret"]
+    print(f"{message}; its secret is shown only now:", file=sys.stderr)
+    print(secret)
 
 
 def revoke(server: Server, name: str) -> None:
-    print(server.ask("DELETE", f"{KEYS}/{in_path(name)}")["message"])
+    print(message_of(server.ask("DELETE", f"{KEYS}/{in_path(name)}")))
 
 
 def list_keys(server: Server, as_json: bool) -> None:
     keys = server.ask("GET", KEYS)["keys"]
+    if not keys:
+        server.ask("GET", "/health")["models"]  # another program may have no keys either
     if as_json:
         print(json.dumps(keys, indent=2))
     elif keys:

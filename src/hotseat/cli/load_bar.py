@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from hotseat.cli.client import in_path
+from hotseat.cli.client import in_path, message_of
 from hotseat.cli.tables import duration, without_escapes
 
 if TYPE_CHECKING:
@@ -51,6 +51,6 @@ def progress_text(model: dict[str, Any]) -> tuple[float | None, str]:
 
 def _load(server: Server, model: str, loaded: Future[str]) -> None:
     try:
-        loaded.set_result(server.wait("GET", f"/upstream/{in_path(model)}/load")["message"])
+        loaded.set_result(message_of(server.wait("GET", f"/upstream/{in_path(model)}/load")))
     except BaseException as problem:
         loaded.set_exception(problem)

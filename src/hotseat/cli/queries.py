@@ -7,7 +7,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.client import Refused, in_path
+from hotseat.cli.client import Refused, in_path, message_of
 from hotseat.cli.problems import BadConfig
 from hotseat.cli.tables import duration, memory_text, table
 from hotseat.identifiers import ANY_GPU
@@ -199,7 +199,7 @@ def load(server: Server, model: str) -> None:
         from hotseat.cli.load_bar import load_with_bar
 
         return print(load_with_bar(server, model))
-    return print(server.wait("GET", f"/upstream/{in_path(model)}/load")["message"])
+    return print(message_of(server.wait("GET", f"/upstream/{in_path(model)}/load")))
 
 
 def stop(server: Server, model: str | None, force: bool) -> None:
@@ -219,8 +219,7 @@ def stop(server: Server, model: str | None, force: bool) -> None:
 
 def stopped(server: Server, model: str, force: bool) -> str:
     query = {"force": "true"} if force else {}
-    message: str = server.wait("DELETE", f"/upstream/{in_path(model)}", **query)["message"]
-    return message
+    return message_of(server.wait("DELETE", f"/upstream/{in_path(model)}", **query))
 
 
 def why(server: Server, model: str, as_json: bool) -> None:
@@ -291,14 +290,14 @@ def reload(server: Server) -> None:
         "needs_restart": "not in force before a restart",
     }
     touched = [f"{title}: {', '.join(answer[what])}" for what, title in titles.items() if answer[what]]
-    print("; ".join([answer["message"], *(touched or ["nothing changed"])]))
+    print("; ".join([message_of(answer), *(touched or ["nothing changed"])]))
 
 
 def profile(server: Server, name: str | None, off: bool, as_json: bool) -> None:
     if name is not None:
-        return print(server.wait("POST", f"/hotseat/profiles/{in_path(name)}")["message"])
+        return print(message_of(server.wait("POST", f"/hotseat/profiles/{in_path(name)}")))
     if off:
-        return print(server.wait("DELETE", "/hotseat/profiles")["message"])
+        return print(message_of(server.wait("DELETE", "/hotseat/profiles")))
     answer = server.ask("GET", "/hotseat/profiles")
     if as_json:
         return show_json(answer)
@@ -314,7 +313,7 @@ def profile_row(answer: dict[str, Any], profile: dict[str, Any]) -> tuple[str, .
 
 def yield_memory(server: Server, device: str | None, resume: bool) -> None:
     query = {"device": device} if device else {}
-    print(server.wait("DELETE" if resume else "POST", "/hotseat/yield", **query)["message"])
+    print(message_of(server.wait("DELETE" if resume else "POST", "/hotseat/yield", **query)))
 
 
 def show_json(answer: object) -> None:
