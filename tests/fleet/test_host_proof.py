@@ -134,17 +134,59 @@ def test_a_proof_holds_for_a_minute(apart_s: float) -> None:
 
 
 def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the seen proofs only the newest are remembered, at least as many as the limit."""
+    """What is forgotten is refused as well, also by the next process; a host whose clock is late is not affected."""
     monkeypatch.setattr(host_proof, "MOST_SEEN", 3)
-    us, signer = checker(), Signer(FleetSecret((OLD,)), lambda: NOON)
-    proofs = [signer.proof(B, b"said") for _ in range(7)]
-    for proof in proofs:
-        us.check(A, b"said", proof)
+    host = Host()
+    us, late = host.process(), Signer(FleetSecret((OLD,)), lambda: host.now - 30)
+    signer = Signer(FleetSecret((OLD,)), lambda: host.now)
+    host.now += 40
+    proofs = []
+    for _ in range(7):
+        host.now += 0.001
+        proofs.append(signer.proof(B, b"said"))
+        us.check(A, b"said", proofs[-1])
+    after = host.process()
+    after.take(us.to_hand_over())
 
-    for proof in proofs[3:]:
-        with pytest.raises(HostUnproven, match="already received"):
+    for process in (us, after):
+        for proof in proofs[3:]:
+            with pytest.raises(HostUnproven, match="already received"):
+                process.check(A, b"said", proof)
+        for proof in proofs[:3]:
+            with pytest.raises(HostUnproven, match="no longer knows whether"):
+                process.check(A, b"said", proof)
+        process.check(A, b"said", late.proof(B, b"said"))
+        process.check(A, b"said", signer.proof(B, b"said"))
+
+
+def test_many_hosts_whose_proofs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known of each has a limit too; beyond it, the time of the newest counts for all."""
+    monkeypatch.setattr(host_proof, "MOST_SEEN", 3)
+    monkeypatch.setattr(host_proof, "MOST_SIGNERS", 2)
+    host = Host()
+    us, proofs = host.process(), []
+    for _ in range(7):
+        host.now += 1
+        proofs.append(signed(at=host.now))
+        us.check(A, b"said", proofs[-1])
+
+    for proof in (*proofs[:3], signed(at=NOON + 2.5)):
+        with pytest.raises(HostUnproven, match="no longer knows whether"):
             us.check(A, b"said", proof)
-    us.check(A, b"said", proofs[0])
+    us.check(A, b"said", signed(at=NOON + 3.5))
+
+
+def test_a_crash_before_a_restart() -> None:
+    """What was signed before the crash is refused by the process after the next as well."""
+    host = Host()
+    host.process().check(A, b"said", proof := signed())
+    host.now += 1
+    second = host.process()
+    third = host.process()
+    third.take(second.to_hand_over())
+
+    with pytest.raises(HostUnproven, match="before b started"):
+        third.check(A, b"said", proof)
 
 
 def test_a_warning_comes_through_now_and_then() -> None:

@@ -36,6 +36,7 @@ BOUNDS = {
     "RefusalLines._written": REMEMBERED,
     "ProofChecker._seen": REMEMBERED,
     "ProofChecker._seen_before": REMEMBERED,
+    "ProofChecker._refused_before": host_proof.MOST_SIGNERS,
     "StatsOfModels._last_visits": model_stats.KEPT_CLIENTS,
 }
 BODY = b'{"model":"alpha"}'

@@ -30,7 +30,9 @@ MOST_SECRETS = 2
 MOST_SKEW_S: Seconds = 60.0
 """The largest clock difference between two hosts, and how long somebody could replay a recorded request."""
 MOST_SEEN = 50_000
-"""Requests remembered to detect replays, in each of two generations: about ten megabytes."""
+"""Requests remembered to detect replays, in each of two generations: about ten megabytes. Older ones are refused."""
+MOST_SIGNERS = 1000
+"""Processes of other hosts within that time; with more of them, what is forgotten of one counts for all."""
 MOST_SUBJECTS = 50
 """Warned of in one interval: somebody else may choose their names."""
 REQUEST, RECORD, FLEET = b"hotseat request 1", b"hotseat record 1", b"hotseat fleet 1"
@@ -121,17 +123,24 @@ class ProofChecker:
         self._clock = clock
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
-        self._not_before = int(clock() * 1000)
+        self._refused_before = {b"": int(clock() * 1000)}
+        """What each signer signed before, in milliseconds, may be forgotten; the empty name stands for all of them."""
 
     def to_hand_over(self) -> list[str]:
-        """The stamps that somebody could still replay."""
+        """The stamps that somebody could still replay. One without a number refuses all before it."""
         oldest = (self._clock() - MOST_SKEW_S) * 1000
-        return [stamp.decode() for stamp in self._seen | self._seen_before if _signed_at_ms(stamp) >= oldest]
+        refused = (b"%d %b" % (at, signer) for signer, at in self._refused_before.items())
+        known = (*self._seen, *self._seen_before, *refused)
+        return [stamp.decode() for stamp in known if _signed_at_ms(stamp) >= oldest]
 
     def take(self, seen: Iterable[str]) -> None:
         """What the previous process has handed over."""
-        self._seen.update(stamp.encode() for stamp in seen)
-        self._not_before = 0
+        self._refused_before = {}
+        for stamp in map(str.encode, seen):
+            if b"-" in stamp:
+                self._seen.add(stamp)
+            else:
+                self._refused_before[_signer(stamp)] = _signed_at_ms(stamp)
 
     def check(self, host: str, said: bytes, proof: bytes) -> None:
         """Raises HostUnproven with the reason and the remedy."""
@@ -147,20 +156,42 @@ class ProofChecker:
                 f"the clock of {host} differs by {apart:+.0f} s from that of {self._me}; the limit is {MOST_SKEW_S:g} s"
             )
             raise HostUnproven(f"{text}. Synchronize both with NTP.")
-        if _signed_at_ms(stamp) < self._not_before:
-            raise HostUnproven(f"{host} has signed this request before {self._me} started. Try again.")
+        refused_before = self._refused_before
+        if _signed_at_ms(stamp) < max(refused_before.get(b"", 0), refused_before.get(_signer(stamp), 0)):
+            text = f"{host} has signed this request before {self._me} started, or so long ago that it no longer knows"
+            raise HostUnproven(f"{text} whether it has received it. Try again.")
         if stamp in self._seen or stamp in self._seen_before:
             raise HostUnproven(f"{self._me} has already received this request from {host} and rejects replays.")
         self._remember(stamp)
 
     def _remember(self, stamp: bytes) -> None:
         if len(self._seen) >= MOST_SEEN:
+            self._forget(self._seen_before)
             self._seen, self._seen_before = set(), self._seen
         self._seen.add(stamp)
+
+    def _forget(self, stamps: Iterable[bytes]) -> None:
+        """From now on they are refused, and so is everything that their signers signed before."""
+        oldest = (self._clock() - MOST_SKEW_S) * 1000
+        refused = {signer: before for signer, before in self._refused_before.items() if before >= oldest}
+        newest: dict[bytes, bytes] = {}
+        for stamp in stamps:  # tens of thousands, and texts of equal length compare faster than they become numbers
+            at, _, name = stamp.partition(b" ")
+            signer = name.partition(b"-")[0]
+            if at > newest.get(signer, b""):
+                newest[signer] = at
+        for signer, at in newest.items():
+            refused[signer] = max(refused.get(signer, 0), int(at) + 1)
+        self._refused_before = refused if len(refused) <= MOST_SIGNERS else {b"": max(refused.values())}
 
 
 def _signed_at_ms(stamp: bytes) -> int:
     return int(stamp.partition(b" ")[0])
+
+
+def _signer(stamp: bytes) -> bytes:
+    """One process of a host."""
+    return stamp.partition(b" ")[2].partition(b"-")[0]
 
 
 def _message(to: HostName, said: bytes, stamp: bytes) -> bytes:
