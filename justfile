@@ -8,7 +8,7 @@ code := "src tests bench scripts clients"
 dist := "dist"
 workers := "-n 4 --dist worksteal"
 slow_folders := "--ignore=tests/" + replace("journeys dashboard browsers clients documentation packaging", " ", " --ignore=tests/")
-counted := "tests/" + replace("catalog estimates fleet hardware model_servers ollama relay scheduling simulation tracing", " ", " tests/")
+counted := "tests/" + replace("catalog estimates fleet memory model_servers ollama relay scheduling simulation tracing", " ", " tests/")
 export PATH := justfile_directory() / venv / "bin:" + env("PATH")
 
 # list all commands

@@ -13,7 +13,7 @@ at_least 100 simulation
 at_least 90.01 relay
 at_least 90.01 model_servers
 at_least 90.01 estimates
-at_least 90.01 hardware
+at_least 90.01 memory
 at_least 95 fleet
 at_least 98 ollama
 at_least 100 tracing

@@ -14,7 +14,7 @@ from tests.support.hotseat import Hotseat
 from tests.support.llama import SERVER, present
 from tests.support.processes import all_pids, command_line
 
-from hotseat.hardware.ram import resident
+from hotseat.memory.ram import resident
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

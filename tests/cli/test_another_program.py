@@ -208,6 +208,6 @@ def test_a_mistake_of_ours_is_not_said_of_a_server(typed: Typed, monkeypatch: py
     with pytest.raises(KeyError, match="mistake"):
         typed("ps")
 
-    monkeypatch.setattr("hotseat.hardware.machine.Sensors", None)
+    monkeypatch.setattr("hotseat.memory.machine.Sensors", None)
     with answering(HEAD + NUMBERS) as url, pytest.raises(TypeError, match="not callable"):
         typed("devices", "--url", url)

@@ -9,9 +9,9 @@ import pytest
 from tests.support.machines import GiB, Pool
 
 from hotseat.cli.devices import described, load_text, row
-from hotseat.hardware.machine import Machine
-from hotseat.hardware.measurement import DeviceReading, Reading, Sensors, Use
 from hotseat.identifiers import DeviceName
+from hotseat.memory.machine import Machine
+from hotseat.memory.measurement import DeviceReading, Reading, Sensors, Use
 
 if TYPE_CHECKING:
     from tests.support.command_line import CommandLine, Typed

@@ -10,9 +10,9 @@ import pytest
 from tests.support.machines import GiB, Pool
 
 from hotseat.cli.reports.machine_report import LONGEST_S
-from hotseat.hardware.machine import Machine
-from hotseat.hardware.measurement import DeviceReading
 from hotseat.identifiers import DeviceName
+from hotseat.memory.machine import Machine
+from hotseat.memory.measurement import DeviceReading
 
 if TYPE_CHECKING:
     from pathlib import Path

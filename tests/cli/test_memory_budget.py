@@ -8,8 +8,8 @@ import pytest
 from tests.support.machines import GiB, Pool
 
 from hotseat.cli.memory_budget import devices
-from hotseat.hardware.machine import Machine
 from hotseat.identifiers import RAM, DeviceName
+from hotseat.memory.machine import Machine
 
 
 @dataclass

@@ -9,9 +9,9 @@ from tests.support.catalogs import gpu, model, with_budget
 
 from hotseat.cli.queries import memory_in_words
 from hotseat.config.load import read
-from hotseat.hardware.footprints import key_of
 from hotseat.identifiers import ModelName
 from hotseat.memory.manager import SECTION
+from hotseat.memory.model_figures import key_of
 from hotseat.scheduling.events import CatalogChanged, DevicesChanged
 from hotseat.simulation.trace import Model, Trace, write
 from hotseat.state.learned_store import LEARNED, LearnedStore

@@ -24,12 +24,11 @@ from tests.support.scheduler_driver import (
 from hotseat.catalog.named_models import Selector, Strategy
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.hardware.footprints import Footprints
-from hotseat.hardware.machine import Machine
-from hotseat.hardware.measurement import DeviceReading, Reading, Use
-from hotseat.hardware.polling import Measured
 from hotseat.identifiers import DeviceName, ModelName, TicketId
-from hotseat.memory.model_figures import Figures
+from hotseat.memory.machine import Machine
+from hotseat.memory.measurement import DeviceReading, Reading, Use
+from hotseat.memory.meter import Measured
+from hotseat.memory.model_figures import Figures, Footprints
 from hotseat.memory.monitor import MemoryMonitor
 from hotseat.relay.routing.route import choose
 from hotseat.scheduling.commands import StartUpstream

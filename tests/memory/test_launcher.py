@@ -15,9 +15,9 @@ from hotseat.catalog.spec import GpuChoice, on_cards
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
-from hotseat.hardware.measurement import DeviceReading
 from hotseat.identifiers import ANY_GPU, HOST_MEMORY, DeviceName, LaunchId, ModelName
 from hotseat.memory.launcher import MemoryGatedLauncher
+from hotseat.memory.measurement import DeviceReading
 from hotseat.scheduling.commands import Cause, PutToSleep, StartUpstream, StopUpstream, WakeUp
 from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.machines import Pool
 
-from hotseat.hardware.machine import Machine
-from hotseat.hardware.measurement import Sensors
 from hotseat.identifiers import DeviceName, ModelName
 from hotseat.memory import manager
+from hotseat.memory.machine import Machine
 from hotseat.memory.manager import MemoryManager, wants_to_look
+from hotseat.memory.measurement import Sensors
 from hotseat.settings import Measuring, Settings
 from hotseat.state.learned_store import LearnedStore
 

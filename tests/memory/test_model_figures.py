@@ -14,13 +14,11 @@ from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.groups import TOGETHER, Groups
 from hotseat.catalog.spec import Footprint, GpuChoice, LaunchRecipe, ModelSpec, Source
 from hotseat.estimates.report import DRIVER, Backing, CannotEstimate, Estimate, Kind, Line, Where
-from hotseat.hardware.footprints import Footprints, key_of
-from hotseat.hardware.machine import Machine
-from hotseat.hardware.measurement import Use
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, DeviceName, LaunchId, ModelName, Place
 from hotseat.memory import model_figures
-from hotseat.memory.estimated import Placing
-from hotseat.memory.model_figures import Figures, is_unified, needed
+from hotseat.memory.machine import Machine
+from hotseat.memory.measurement import Use
+from hotseat.memory.model_figures import Figures, Footprints, Placing, is_unified, key_of, needed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,7 +73,7 @@ def test_a_model_whose_disk_does_not_answer(server: tuple[str, ...], monkeypatch
     """A start goes on without its estimate, and whoever asks for it gets the reason."""
     stuck, by, rig = threading.Event(), figures(), catalog(server)
     monkeypatch.setattr(model_figures, "LOOK_S", 0.01)
-    monkeypatch.setattr("hotseat.memory.estimated.os.stat", lambda _: stuck.wait())
+    monkeypatch.setattr("hotseat.memory.model_figures.os.stat", lambda _: stuck.wait())
     filled_late = filled(rig, by)
     with pytest.raises(CannotEstimate, match="does not respond"):
         by.explain(rig.models[QWEN], rig.budgets)

@@ -13,12 +13,11 @@ from tests.support.fake_launcher import FIRST_PID, FakeLauncher
 from hotseat.catalog.spec import NOTHING, Footprint, GpuChoice, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.hardware.footprints import Footprints, key_of
-from hotseat.hardware.machine import Machine
-from hotseat.hardware.measurement import DeviceReading, Reading, Use
-from hotseat.hardware.polling import Measured
 from hotseat.identifiers import ANY_GPU, RAM, Address, ClientId, DeviceName, LaunchId, ModelName, TicketId, Upstream
-from hotseat.memory.model_figures import Figures
+from hotseat.memory.machine import Machine
+from hotseat.memory.measurement import DeviceReading, Reading, Use
+from hotseat.memory.meter import Measured
+from hotseat.memory.model_figures import Figures, Footprints, key_of
 from hotseat.memory.monitor import MemoryMonitor, budget_of, left_by_others
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft, ServerAdopted
 from hotseat.scheduling.scheduler import Scheduler

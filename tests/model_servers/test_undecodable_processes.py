@@ -19,8 +19,8 @@ from tests.support.supervisor_rig import is_alive
 from tests.support.waiting import come_true, eventually
 
 from hotseat.cli import doctor_checks
-from hotseat.hardware import drm, kernel, other_programs, process_table, ram
-from hotseat.hardware.device import Slot
+from hotseat.memory import amd, kernel, precedence, processes, ram
+from hotseat.memory.measurement import Slot
 from hotseat.model_servers import load_progress, orphans, os_processes, port_owner
 from hotseat.model_servers.guarded_process import Order, PipeEnds
 from hotseat.model_servers.os_processes import GUARD, MARKER, children
@@ -43,15 +43,15 @@ signal.pause()
 Reader: TypeAlias = "Callable[[int, Path], object]"
 READERS: dict[str, tuple[Reader, object]] = {
     "cli/doctor_checks.py _command_line": (lambda pid, _: RAW in doctor_checks._command_line(pid), True),
-    "hardware/drm.py on_card": (lambda pid, _: [*drm.on_card(pid, Slot(0, 1, 0, 0), kernel.PROC)], []),
-    "hardware/kernel.py is_hidden": (lambda pid, _: kernel.is_hidden(pid), False),
-    "hardware/kernel.py open_files": (lambda pid, _: "0" in kernel.open_files(pid), True),
-    "hardware/other_programs.py full_name": (lambda pid, _: other_programs.full_name(the(pid)), SHOWN),
-    "hardware/process_table.py command_line": (lambda pid, _: process_table.command_line(pid)[-1], SHOWN),
-    "hardware/process_table.py look_at": (lambda pid, _: the(pid).name, SHOWN),
-    "hardware/process_table.py started_at": (lambda pid, _: process_table.started_at(pid) > 0, True),
-    "hardware/ram.py resident": (lambda pid, _: ram.resident(pid).total > 0, True),
-    "hardware/ram.py share_of": (lambda pid, _: ram.share_of(pid) is not None, True),
+    "memory/amd.py on_card": (lambda pid, _: [*amd.on_card(pid, Slot(0, 1, 0, 0), kernel.PROC)], []),
+    "memory/kernel.py is_hidden": (lambda pid, _: kernel.is_hidden(pid), False),
+    "memory/kernel.py open_files": (lambda pid, _: "0" in kernel.open_files(pid), True),
+    "memory/precedence.py full_name": (lambda pid, _: precedence.full_name(the(pid)), SHOWN),
+    "memory/processes.py command_line": (lambda pid, _: processes.command_line(pid)[-1], SHOWN),
+    "memory/processes.py look_at": (lambda pid, _: the(pid).name, SHOWN),
+    "memory/processes.py started_at": (lambda pid, _: processes.started_at(pid) > 0, True),
+    "memory/ram.py resident": (lambda pid, _: ram.resident(pid).total > 0, True),
+    "memory/ram.py share_of": (lambda pid, _: ram.share_of(pid) is not None, True),
     "model_servers/load_progress.py process_text": (lambda pid, _: load_progress.taken_in(pid) > 0, True),
     "model_servers/load_progress.py uses": (lambda pid, file: load_progress.uses(pid, [str(file)]), True),
     "model_servers/orphans.py is_guard": (lambda pid, _: orphans.is_guard(pid), False),
@@ -71,8 +71,8 @@ READERS: dict[str, tuple[Reader, object]] = {
 """By the function that opens the file: what tells that it has read it, and the right answer."""
 
 
-def the(pid: int) -> process_table.Process:
-    found = process_table.look_at(pid)
+def the(pid: int) -> processes.Process:
+    found = processes.look_at(pid)
     assert found
     return found
 

@@ -16,10 +16,10 @@ from hotseat.catalog.spec import Footprint, Overrides, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.handover.channel import Message
-from hotseat.hardware.footprints import Footprints, key_of
-from hotseat.hardware.measurement import Use
 from hotseat.identifiers import Address, ClientId, DeviceName, LaunchId, ModelName, TicketId
 from hotseat.memory.manager import SECTION, MemoryManager
+from hotseat.memory.measurement import Use
+from hotseat.memory.model_figures import Footprints, key_of
 from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
 from hotseat.scheduling.events import OverridesChanged
 from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, WaitingTicket

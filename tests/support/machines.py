@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.device import Slot
-from hotseat.hardware.measurement import DeviceReading, Sensors, Use
+from hotseat.memory.measurement import DeviceReading, Sensors, Slot, Use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -32,7 +32,7 @@ from hotseat.errors import RestartFailed, RestartInProgress
 from hotseat.estimates.files import Disk
 from hotseat.estimates.machine import Gpu
 from hotseat.identifiers import LogLine, ModelName
-from hotseat.memory.estimated import Estimates
+from hotseat.memory.model_figures import Estimates
 from hotseat.memory.precedence import Precedence
 from hotseat.model_files.facts import FactsReader
 from hotseat.scheduling.scheduler import Scheduler

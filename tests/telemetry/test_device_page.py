@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hotseat.hardware.measurement import Sensors
 from hotseat.identifiers import DeviceName
+from hotseat.memory.measurement import Sensors
 from hotseat.telemetry.device_page import DevicePage
 
 GPU0, GPU1 = DeviceName("gpu0"), DeviceName("gpu1")

@@ -19,8 +19,8 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
 from hotseat.fleet.view import Agreement, FleetConnection, FleetView, HostState, HostView
-from hotseat.hardware.measurement import Sensors
 from hotseat.identifiers import DeviceName, HostName, ModelName
+from hotseat.memory.measurement import Sensors
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import View
 from hotseat.settings import ApiKey

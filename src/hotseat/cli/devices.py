@@ -11,15 +11,15 @@ from hotseat.cli.problems import MISREAD, Problem
 from hotseat.cli.queries import show_json
 from hotseat.cli.tables import memory_text, table
 from hotseat.config.units import is_loopback
-from hotseat.hardware.machine import find_machine
-from hotseat.hardware.measurement import Sensors
+from hotseat.memory.machine import find_machine
+from hotseat.memory.measurement import Sensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.cli.client import Server
-    from hotseat.hardware.measurement import Reading
     from hotseat.identifiers import DeviceName
+    from hotseat.memory.measurement import Reading
 
 UNKNOWN = "unknown"
 

@@ -20,7 +20,7 @@ from hotseat.cli.queries import failures_in_words, is_failing
 from hotseat.config.exposure import refuse_addresses
 from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
-from hotseat.hardware import nvidia
+from hotseat.memory import nvidia
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.orphans import is_abandoned
 from hotseat.model_servers.os_processes import PROC, marker_of, processes

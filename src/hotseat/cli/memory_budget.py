@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.machine import find_machine
 from hotseat.identifiers import RAM
+from hotseat.memory.machine import find_machine
 
 if TYPE_CHECKING:
-    from hotseat.hardware.machine import Machine
     from hotseat.identifiers import Bytes
+    from hotseat.memory.machine import Machine
 
 GIB = 1 << 30
 

@@ -1,4 +1,5 @@
-"""Connects memory figures to the scheduler: figures for the catalog, events for the scheduler, a gated launcher.
+"""Measures memory, and connects its figures to the scheduler: figures for the catalog, events, a gated launcher.
 
-`hardware` measures and `estimates` computes from files; neither knows about scheduling.
+`machine.py`, the drivers and `processes.py` measure, and `estimates` computes from files; neither knows about
+scheduling.
 """

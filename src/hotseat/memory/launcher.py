@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.catalog.spec import Source
 from hotseat.errors import LoadFailed
-from hotseat.hardware.memory_release import WITHIN_S, until_free
 from hotseat.identifiers import ANY_GPU
+from hotseat.memory.meter import WITHIN_S, until_free
 from hotseat.scheduling.events import UpstreamFailed
 from hotseat.scheduling.memory_fit import in_gib
 from hotseat.tasks import Tasks
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import Footprint
     from hotseat.dispatch.launcher import Launcher
-    from hotseat.hardware.memory_release import Freed, Watches
     from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Place, Seconds
+    from hotseat.memory.meter import Freed, Watches
     from hotseat.scheduling.commands import (
         PutToSleep,
         ReadAhead,

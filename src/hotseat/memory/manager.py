@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.background_meter import BackgroundMeter
-from hotseat.hardware.budgets import budgets_of
-from hotseat.hardware.footprints import Footprints
-from hotseat.hardware.machine import find_machine
-from hotseat.hardware.polling import Polling
 from hotseat.memory.launcher import MemoryGatedLauncher
-from hotseat.memory.model_figures import Figures
+from hotseat.memory.machine import budgets_of, find_machine
+from hotseat.memory.meter import BackgroundMeter, Polling
+from hotseat.memory.model_figures import Figures, Footprints
 from hotseat.memory.monitor import MemoryMonitor
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.events import (
@@ -36,9 +33,9 @@ if TYPE_CHECKING:
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.launcher import Launcher
     from hotseat.estimates.report import Estimate
-    from hotseat.hardware.machine import Machine
-    from hotseat.hardware.measurement import DeviceReading, Reading, Sensors
     from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory, ModelName, Seconds
+    from hotseat.memory.machine import Machine
+    from hotseat.memory.measurement import DeviceReading, Reading, Sensors
     from hotseat.model_servers.visible_gpus import CardName
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.scheduler import Scheduler

@@ -1,36 +1,53 @@
-"""The memory of models as estimated from their files, and as earlier runs measured it."""
+"""The memory of models: as estimated from their files and command lines, and as their last few launches took it.
+
+A footprint belongs to a recipe, not to a name: another context size is another footprint, another name is not.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+import json
+import logging
+import os
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NewType, Protocol, TypeAlias
 
-from hotseat.catalog.spec import NOTHING
+from hotseat.catalog.redaction import without
+from hotseat.catalog.spec import NOTHING, GpuChoice
+from hotseat.catalog.template import PORT, fill_hole
 from hotseat.estimates.files import Disk, folders_in
 from hotseat.estimates.machine import Gpu
 from hotseat.estimates.report import Backing, CannotEstimate, Where
-from hotseat.hardware.footprints import key_of
-from hotseat.hardware.measurement import on_any_gpu
-from hotseat.identifiers import LOCAL_HOST, RAM, Place
-from hotseat.memory.estimated import Estimates, Placing
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, DeviceName, Place
+from hotseat.memory.measurement import Use, merged, on_any_gpu
 from hotseat.threads import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+    from hotseat.estimates.machine import Files
     from hotseat.estimates.report import Estimate
-    from hotseat.hardware.footprints import Footprints, RecipeKey
-    from hotseat.hardware.machine import Machine
-    from hotseat.hardware.measurement import Use
-    from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory, Seconds
+    from hotseat.identifiers import Bytes, LaunchId, MeasuredMemory, Seconds
+    from hotseat.memory.machine import Machine
 
+    Key: TypeAlias = tuple[object, ...]
 
+log = logging.getLogger(__name__)
 LOOK_S: Seconds = 10.0
 """For the files of one model, which else has no estimate until the next reload."""
+RAM_PLACE = Place(LOCAL_HOST, RAM)
+RecipeKey = NewType("RecipeKey", str)
+Uses: TypeAlias = "Mapping[DeviceName, Use]"
+LIVES = 5
+"""How many launches are remembered, so that an old peak, perhaps of an older server, is forgotten."""
+MOST_BYTES = 1 << 60
+"""A stored figure that is more than any machine has is corrupt."""
+WORTH_KEEPING = 1.01
+"""Growth below this is not stored: a server in use grows by a page now and then."""
 
 
 class Figures:
@@ -123,3 +140,157 @@ def needed(use: Use, read_once: Bytes) -> Bytes:
 def is_unified(budgets: Collection[Place], borrowers: Collection[DeviceName]) -> bool:
     """PURE: whether the only budget is that of a card that uses the RAM."""
     return len(budgets) == 1 and next(iter(budgets)).device in borrowers
+
+
+class Estimates:
+    """Caches estimates until a command line, an environment or a file changes."""
+
+    def __init__(self, files: Files, environ: Mapping[str, str], gpu: Gpu) -> None:
+        self._files, self._environ, self._gpu = files, dict(environ), gpu
+        self._known: dict[Key, Estimate | None] = {}
+
+    def of(self, spec: ModelSpec) -> Estimate | None:
+        """Reads files: not for the event loop. Never raises: a model without a figure takes a whole device."""
+        key = (spec.recipe.argv, spec.recipe.env, *stamps(spec.recipe.argv))
+        if key not in self._known:
+            self._known[key] = self._guess(spec)
+        return self._known[key]
+
+    def explained(self, spec: ModelSpec) -> Estimate:
+        """Line by line and without secrets. Raises CannotEstimate, which says why; reads files."""
+        from hotseat.estimates.estimate import estimate  # a start without `devices` needs no estimate
+
+        argv, secrets = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv), spec.recipe.secrets
+        try:
+            found = estimate(argv, self._files, env={**self._environ, **dict(spec.recipe.env)}, gpu=self._gpu)
+        except CannotEstimate as problem:
+            raise CannotEstimate(without(problem.message, secrets)) from None
+        return replace(found, lines=tuple(replace(line, what=without(line.what, secrets)) for line in found.lines))
+
+    def _guess(self, spec: ModelSpec) -> Estimate | None:
+        try:
+            return self.explained(spec)
+        except CannotEstimate as problem:
+            level = logging.INFO if spec.memory is None else logging.DEBUG  # beside a declared figure nobody misses it
+            log.log(level, "memory cannot be estimated model=%s reason=%r", spec.name, problem.message)
+        except Exception:  # an unforeseen kind of file must not prevent startup
+            log.exception("memory could not be estimated model=%s", spec.name)
+        return None
+
+
+def stamps(argv: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
+    """Path, modification time and size of each file that a command line names."""
+    for word in argv:
+        try:
+            status = os.stat(word)
+        except (OSError, ValueError):
+            continue
+        yield word, status.st_mtime_ns, status.st_size
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """PURE: assigns the parts of an estimate to places: a device's to the first card with a budget, or to no particular
+    card if they are chosen at the start; the host's to RAM.
+
+    Parts on a place without a budget are not counted. If the GPU uses the RAM, one budget covers both.
+    """
+
+    budgets: Mapping[Place, Bytes]
+    totals: Mapping[Place, Bytes]
+    """The total memory of each device."""
+    is_unified: bool = False
+
+    def of(self, guess: Estimate, gpus: GpuChoice | None = None) -> dict[Place, Bytes]:
+        card = ANY_GPU if gpus else next((place for place in self.budgets if place != RAM_PLACE), None)
+        host = guess.needed(Where.HOST)
+        found = {RAM_PLACE: host} if RAM_PLACE in self.budgets else {}
+        if card is None:
+            return found
+        taken = self._on(gpus or GpuChoice(1, (card,)), guess)
+        return {card: taken + (host if self.is_unified else 0), **found}
+
+    def _on(self, gpus: GpuChoice, guess: Estimate) -> Bytes:
+        """Some servers take a fixed share of each card, whatever they need: the largest cards count."""
+        if guess.device_share is None:
+            return guess.needed(Where.DEVICE)
+        sizes = sorted((self.totals.get(card, self.budgets[card]) for card in gpus.among), reverse=True)
+        return int(guess.device_share * sum(sizes[: gpus.count or 1]))
+
+
+class Keeps(Protocol):
+    """Stores facts across restarts."""
+
+    def recall(self) -> Mapping[str, Any]: ...
+
+    def keep(self, key: str, fact: Any) -> None: ...
+
+
+def key_of(recipe: LaunchRecipe) -> RecipeKey:
+    """The same for the same command and environment, across restarts."""
+    text = json.dumps([recipe.argv, recipe.env])
+    return RecipeKey(hashlib.sha256(text.encode()).hexdigest()[:32])
+
+
+class Footprints:
+    def __init__(self, learned_store: Keeps) -> None:
+        self._learned_store = learned_store
+        self.recall()
+
+    def recall(self) -> None:
+        """What is stored replaces what is known: at a restart the previous process has measured meanwhile."""
+        facts = {RecipeKey(key): fact for key, fact in self._learned_store.recall().items()}
+        self._lives = {key: lives_in(fact) for key, fact in facts.items()}
+        self._launches = {key: facts[key].get("launch") for key, lives in self._lives.items() if lives}
+        """The launch of the last entry in `_lives`."""
+        self._written: dict[RecipeKey, Uses] = {}
+        """What is stored of that launch; missing: it may be another hotseat's, whose launches count from one, too."""
+
+    def peak(self, key: RecipeKey, counted: Callable[[Uses], Uses] = dict) -> Uses | None:
+        """The peak on each device over the last launches, each `counted` in a way; None: never measured."""
+        lives = self._lives.get(key)
+        return merged(*map(counted, lives)) if lives else None
+
+    def note(self, key: RecipeKey, launch: LaunchId, uses: Uses, *, is_adopted: bool = False) -> bool:
+        """Record what a launch takes; True if that is a new peak of this launch that was worth storing.
+
+        `is_adopted`: the previous process has started it, and may have noted it.
+        """
+        if not uses:
+            return False
+        lives = self._lives.setdefault(key, [])
+        if self._launches.get(key) != launch or not (is_adopted or key in self._written):
+            self._launches[key], self._written[key] = launch, {}
+            lives.append({})
+            del lives[:-LIVES]
+        before = self._written.setdefault(key, lives[-1])
+        lives[-1] = merged(lives[-1], uses)
+        if not has_grown(before, lives[-1]):
+            return False
+        self._written[key] = lives[-1]
+        self._learned_store.keep(key, {"launch": launch, "lives": [as_plain(life) for life in lives]})
+        return True
+
+
+def has_grown(before: Uses, now: Uses) -> bool:
+    return any(use.total > WORTH_KEEPING * before.get(device, Use()).total for device, use in now.items())
+
+
+def as_plain(uses: Uses) -> dict[str, Any]:
+    """For JSON."""
+    return {device: asdict(use) for device, use in uses.items()}
+
+
+def _use(anonymous: object = 0, file_backed: object = 0) -> Use:
+    """Raises TypeError if the values are not sizes."""
+    if type(anonymous) is not int or type(file_backed) is not int or max(anonymous, file_backed) > MOST_BYTES:
+        raise TypeError("no size")
+    return Use(anonymous, file_backed)
+
+
+def lives_in(fact: Any) -> list[Uses]:
+    """The stored launches, as far as they are valid."""
+    try:
+        return [{DeviceName(device): _use(**use) for device, use in life.items()} for life in fact["lives"]]
+    except (LookupError, TypeError, AttributeError):
+        return []

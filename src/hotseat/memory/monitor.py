@@ -7,10 +7,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import Source
-from hotseat.hardware.footprints import key_of
-from hotseat.hardware.measurement import folded
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, Place
-from hotseat.memory.model_figures import is_unified
+from hotseat.memory.measurement import folded
+from hotseat.memory.model_figures import is_unified, key_of
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import in_gib
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.dispatch.dispatcher import Dispatcher
-    from hotseat.hardware.footprints import Footprints
-    from hotseat.hardware.measurement import Reading
-    from hotseat.hardware.polling import Measured
     from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
-    from hotseat.memory.model_figures import Figures
+    from hotseat.memory.measurement import Reading
+    from hotseat.memory.meter import Measured
+    from hotseat.memory.model_figures import Figures, Footprints
     from hotseat.scheduling.view import ModelView
 
 log = logging.getLogger(__name__)

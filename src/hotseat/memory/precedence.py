@@ -1,25 +1,62 @@
-"""Precedence over models: for programs that the configuration names, and on an operator's request."""
+"""Precedence over models: for programs that the configuration names, such as a game, and on an operator's request."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.other_programs import present
+from hotseat.memory.kernel import PROC, text
+from hotseat.memory.processes import census
 from hotseat.scheduling.events import YieldEnded, YieldRequested
 from hotseat.tasks import forever
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from pathlib import Path
 
     from hotseat.dispatch.dispatcher import Dispatcher
-    from hotseat.hardware.other_programs import OtherProgram
     from hotseat.identifiers import Place, Seconds
+    from hotseat.memory.processes import Process
 
 log = logging.getLogger(__name__)
-
+LONGEST_NAME = 15
+"""The kernel truncates process names to this length."""
 EVERY_S: Seconds = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class OtherProgram:
+    pid: int
+    name: str
+
+
+def present(patterns: Collection[str], ours: Collection[int] = (), proc: Path = PROC) -> list[OtherProgram]:
+    """The processes whose name matches `patterns` (`*`, `?` as in a shell), except `ours` and this one; by pid."""
+    if not patterns:
+        return []
+    excepted = {os.getpid(), *ours}
+    others = [process for pid, process in census(proc).items() if pid not in excepted]
+    return matching(patterns, ((process.pid, full_name(process, proc)) for process in others))
+
+
+def matching(patterns: Iterable[str], names: Iterable[tuple[int, str]]) -> list[OtherProgram]:
+    """PURE: the processes whose names match."""
+    wanted = tuple(patterns)
+    return [OtherProgram(pid, name) for pid, name in sorted(names) if any(fnmatchcase(name, each) for each in wanted)]
+
+
+def full_name(process: Process, proc: Path = PROC) -> str:
+    """The name; if the kernel truncated it, the executed file's, whose path has backslashes under Wine."""
+    if len(process.name) < LONGEST_NAME:
+        return process.name
+    program = text(f"{proc}/{process.pid}/cmdline").partition("\0")[0]
+    name = re.split(r"[/\\]", program)[-1]
+    return name if name.startswith(process.name) else process.name
 
 
 class Precedence:

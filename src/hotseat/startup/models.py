@@ -15,8 +15,8 @@ from hotseat.dispatch.default_model import DefaultModelLoader, Preload
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.unmet_limits import UnmetLimits
-from hotseat.hardware.ram import Ram
 from hotseat.memory.manager import MemoryManager, card_names
+from hotseat.memory.ram import Ram
 from hotseat.model_files.of_command import FileLooks
 from hotseat.model_servers import open_supervisor as model_servers
 from hotseat.model_servers.conversations.manager import open_conversations

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from hotseat.hardware.measurement import Sensors
     from hotseat.identifiers import DeviceName
+    from hotseat.memory.measurement import Sensors
 
 
 class DevicePage(Collector):

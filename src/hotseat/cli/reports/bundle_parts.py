@@ -18,7 +18,7 @@ from hotseat.cli.reports.facts import devices, versions
 from hotseat.cli.reports.mask import Mask
 from hotseat.cli.shared_options import USUAL_CONFIG
 from hotseat.config.effective import resolved
-from hotseat.hardware.machine import find_machine
+from hotseat.memory.machine import find_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotseat import __version__
-from hotseat.hardware.drivers import driver_versions
+from hotseat.memory.machine import driver_versions
 from hotseat.model_servers.launch_env import environment, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hotseat.config.load import Loaded
-    from hotseat.hardware.machine import Machine
-    from hotseat.hardware.measurement import Reading
+    from hotseat.memory.machine import Machine
+    from hotseat.memory.measurement import Reading
 
 _NAME = re.compile(r"[\w.-]+")
 PATIENCE_S = 10.0

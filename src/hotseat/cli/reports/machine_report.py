@@ -19,8 +19,8 @@ from hotseat.cli.reports.trial import Trial
 from hotseat.cli.reports.trial_server import is_running, started
 from hotseat.cli.tables import without_escapes_but_lines
 from hotseat.errors import UnknownModel
-from hotseat.hardware.machine import find_machine
 from hotseat.identifiers import ModelName
+from hotseat.memory.machine import find_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

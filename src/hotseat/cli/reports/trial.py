@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import Problem
 from hotseat.cli.queries import NOT_RUNNING, STOPPABLE, stopped
-from hotseat.hardware.measurement import footprint
+from hotseat.memory.measurement import footprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hotseat.cli.client import Server
-    from hotseat.hardware.machine import Machine
-    from hotseat.hardware.measurement import Reading
     from hotseat.identifiers import Instant, Seconds
+    from hotseat.memory.machine import Machine
+    from hotseat.memory.measurement import Reading
 
 MOST_TRIED = 2
 MOST_COMPARED = 30

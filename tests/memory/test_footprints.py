@@ -8,9 +8,9 @@ import pytest
 from tests.support.machines import GiB
 
 from hotseat.catalog.spec import LaunchRecipe
-from hotseat.hardware.footprints import LIVES, Footprints, RecipeKey, key_of
-from hotseat.hardware.measurement import Use
 from hotseat.identifiers import DeviceName, LaunchId
+from hotseat.memory.measurement import Use
+from hotseat.memory.model_figures import LIVES, Footprints, RecipeKey, key_of
 from hotseat.state.learned_store import LearnedStore
 
 if TYPE_CHECKING:

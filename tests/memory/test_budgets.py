@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tests.support.machines import Pool
 
-from hotseat.hardware.budgets import CARD_KEPT, budgets_of
-from hotseat.hardware.machine import Machine
-from hotseat.hardware.measurement import DeviceReading
 from hotseat.identifiers import RAM, DeviceName
+from hotseat.memory.machine import CARD_KEPT, Machine, budgets_of
+from hotseat.memory.measurement import DeviceReading
 
 GiB = 1 << 30
 GPU0, GPU1 = DeviceName("gpu0"), DeviceName("gpu1")

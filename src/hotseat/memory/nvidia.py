@@ -9,17 +9,16 @@ import ctypes
 import logging
 from typing import TYPE_CHECKING, Any
 
-from hotseat.hardware.device import Slot
-from hotseat.hardware.kernel import PROC, is_first_pid_namespace, open_files
-from hotseat.hardware.measurement import DeviceReading, Sensors, Use
+from hotseat.memory.kernel import PROC, is_first_pid_namespace, open_files
+from hotseat.memory.measurement import DeviceReading, Sensors, Slot, Use
 from hotseat.model_servers.visible_gpus import CardName, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from hotseat.hardware.device import Device
     from hotseat.identifiers import Bytes
+    from hotseat.memory.measurement import Device
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import pytest
 from tests.support.machines import A_CONTAINERS, GiB, MiB, Pool, link
 from tests.support.nvml import NOT_AVAILABLE, Driver, Gpu
 
-from hotseat.hardware.machine import named
-from hotseat.hardware.measurement import DeviceReading, Sensors, Use
-from hotseat.hardware.nvidia import NvidiaCard, cards, library
+from hotseat.memory.machine import named
+from hotseat.memory.measurement import DeviceReading, Sensors, Use
+from hotseat.memory.nvidia import NvidiaCard, cards, library
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,23 +1,27 @@
-"""All devices together: names, measurements, and the log line at startup."""
+"""The devices of this machine: their names and the versions of their drivers."""
 
 from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tests.support.machines import GiB, MiB, Pool, add_process
+from tests.support.machines import GiB, MiB, Pool, add_process, write
+from tests.support.nvml import Driver, Gpu
 
-from hotseat.hardware.device import Slot
-from hotseat.hardware.machine import Machine, find_machine, named
-from hotseat.hardware.measurement import DeviceReading, Sensors, Use
-from hotseat.hardware.ram import Ram
 from hotseat.identifiers import RAM, DeviceName
+from hotseat.memory.machine import Machine, driver_versions, find_machine, named
+from hotseat.memory.measurement import DeviceReading, Sensors, Slot, Use
+from hotseat.memory.nvidia import driver_version
+from hotseat.memory.ram import Ram
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import pytest
+
+    Install = Callable[[Driver], Any]
 
 GPU = DeviceName("gpu0")
 
@@ -91,9 +95,9 @@ def test_a_lost_device_is_missing(proc: Path) -> None:
 
 def test_every_machine_has_ram(caplog: pytest.LogCaptureFixture) -> None:
     """RAM is found whatever drivers there are, and one line says so."""
-    with caplog.at_level("INFO", logger="hotseat.hardware.machine"):
+    with caplog.at_level("INFO", logger="hotseat.memory.machine"):
         machine = find_machine()
-    said = [record.message for record in caplog.records if record.name == "hotseat.hardware.machine"]
+    said = [record.message for record in caplog.records if record.name == "hotseat.memory.machine"]
 
     assert list(machine.devices())[-1] == RAM
     assert len(said) == 1
@@ -113,3 +117,27 @@ def test_a_look_at_a_real_tree_finds_its_memory() -> None:
         shell.stdin.close()
 
     assert 0 < use.total < 100 * MiB
+
+
+def test_a_machine_without_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to report."""
+    monkeypatch.setattr("hotseat.memory.nvidia.library", lambda: None)
+
+    assert driver_versions(tmp_path) == {}
+
+
+def test_both_drivers(tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's has the CUDA that it supports; AMD's has a version if it is not the kernel's own."""
+    nvml = install(Driver(Gpu()))
+    monkeypatch.setattr("hotseat.memory.nvidia.library", lambda: nvml)
+    (tmp_path / "module/amdgpu").mkdir(parents=True)
+    of_kernel = driver_versions(tmp_path)
+    write(tmp_path / "module/amdgpu/version", "6.12.12\n")
+
+    assert driver_versions(tmp_path) == {"NVIDIA": "580.65.06, CUDA 13.0", "AMD": "6.12.12"}
+    assert of_kernel["AMD"].startswith("of Linux ")
+
+
+def test_a_driver_that_does_not_say(install: Install) -> None:
+    """The report goes on without it."""
+    assert driver_version(install(Driver(lacks=("nvmlSystemGetCudaDriverVersion",)))).startswith("unknown: ")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.machines import GiB
 
-from hotseat.hardware.apple import MacRam, cards, sysctl
-from hotseat.hardware.machine import named
-from hotseat.hardware.measurement import DeviceReading, Sensors
+from hotseat.memory.apple import MacRam, cards, sysctl
+from hotseat.memory.machine import named
+from hotseat.memory.measurement import DeviceReading, Sensors
 
 MAC = {
     "hw.memsize": 64 * GiB,

@@ -8,9 +8,9 @@ import pytest
 from tests.support.machines import GiB, Pool, add_card, add_compute_node, write
 from tests.support.nvml import Driver, Gpu
 
-from hotseat.hardware import amd, apple, nvidia
-from hotseat.hardware.machine import Machine, named
 from hotseat.identifiers import RAM, DeviceName
+from hotseat.memory import amd, apple, nvidia
+from hotseat.memory.machine import Machine, named
 from hotseat.model_servers.visible_gpus import CardName, Runtime, visible
 
 if TYPE_CHECKING:

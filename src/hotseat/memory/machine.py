@@ -1,29 +1,35 @@
-"""Measures the devices of this machine under stable names. Blocks; background_meter.py does not."""
+"""Measures the devices of this machine under stable names, and gives each its default budget.
+
+Blocks; meter.py does not."""
 
 from __future__ import annotations
 
 import logging
+import platform
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.hardware import amd, apple, nvidia
-from hotseat.hardware.containers import with_containers
-from hotseat.hardware.kernel import PROC
-from hotseat.hardware.measurement import Reading, Sensors
-from hotseat.hardware.process_table import census, trees
-from hotseat.hardware.ram import Ram
 from hotseat.identifiers import RAM, DeviceName
+from hotseat.memory import amd, apple, nvidia
+from hotseat.memory.kernel import PROC, SYS, text
+from hotseat.memory.measurement import Reading, Sensors
+from hotseat.memory.processes import census, trees, with_containers
+from hotseat.memory.ram import Ram
 from hotseat.model_servers.remote_launchers import ELSEWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
-    from hotseat.hardware.device import Card, Device
-    from hotseat.hardware.measurement import DeviceReading, Use
+    from hotseat.identifiers import Bytes
+    from hotseat.memory.measurement import Card, Device, DeviceReading, Use
     from hotseat.model_servers.visible_gpus import CardName
 
 log = logging.getLogger(__name__)
+RAM_KEPT = 8
+"""One part in so many of the RAM is left to other programs."""
+CARD_KEPT: Bytes = 256 << 20
+"""Left free on a card, for what a server takes beyond its buffers and for the desktop."""
 
 
 class Meter(Protocol):
@@ -118,3 +124,32 @@ def _suffix(card: Card) -> str:
 
 def _gib(seen: DeviceReading) -> str:
     return f"{seen.total / (1 << 30):.1f} GiB"
+
+
+def budgets_of(seen: Mapping[DeviceName, DeviceReading], borrowers: Collection[DeviceName]) -> dict[DeviceName, Bytes]:
+    """Each byte is budgeted once: cards with memory of their own and the RAM, or the one card that borrows the RAM."""
+    own = {name: reading for name, reading in seen.items() if name not in borrowers and name != RAM}
+    borrowed = next((name for name in seen if name in borrowers), None)
+    if not own and borrowed is not None:
+        return {borrowed: _without_share(seen[borrowed].total)}
+    cards = {name: reading.total - CARD_KEPT for name, reading in own.items() if reading.total > CARD_KEPT}
+    return {**cards, **({RAM: _without_share(seen[RAM].total)} if RAM in seen else {})}
+
+
+def _without_share(total: Bytes) -> Bytes:
+    return total - total // RAM_KEPT
+
+
+def driver_versions(sys: Path = SYS) -> dict[str, str]:
+    """Of the GPU drivers, by vendor, for reports; empty without a driver."""
+    nvml = nvidia.library()
+    found = {"NVIDIA": nvidia.driver_version(nvml) if nvml else "", "AMD": _amdgpu_version(sys)}
+    return {vendor: version for vendor, version in found.items() if version}
+
+
+def _amdgpu_version(sys: Path) -> str:
+    folder = sys / "module/amdgpu"
+    if not folder.is_dir():
+        return ""
+    # Only the driver outside the kernel has a version of its own.
+    return text(folder / "version").strip() or f"of Linux {platform.release()}"

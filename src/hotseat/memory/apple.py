@@ -5,15 +5,14 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, TypeAlias
 
-from hotseat.hardware.device import Slot
-from hotseat.hardware.measurement import DeviceReading, Sensors
+from hotseat.memory.measurement import DeviceReading, Sensors, Slot
 from hotseat.model_servers.visible_gpus import CardName, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hotseat.hardware.measurement import Use
     from hotseat.identifiers import Bytes
+    from hotseat.memory.measurement import Use
 
 Sysctl: TypeAlias = "Callable[[str], int | None]"
 

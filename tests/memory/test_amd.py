@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.machines import GiB, MiB, Pool, add_card, open_client, write
 
-from hotseat.hardware.amd import cards
-from hotseat.hardware.measurement import DeviceReading, Sensors, Use
+from hotseat.memory.amd import cards
+from hotseat.memory.measurement import DeviceReading, Sensors, Use
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.hardware.kernel import PROC, SYS, figures, number, text
-from hotseat.hardware.measurement import DeviceReading, Sensors, Use
+from hotseat.memory.kernel import PROC, SYS, figures, number, text
+from hotseat.memory.measurement import DeviceReading, Sensors, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,17 +1,21 @@
-"""PURE: measurements as plain data, and what follows from them. machine.py makes them."""
+"""PURE: measurements as plain data, what follows from them, and the interface of all devices.
+
+machine.py makes them; ram.py, nvidia.py, amd.py and apple.py have the devices.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import ANY_GPU, RAM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hotseat.identifiers import Bytes, DeviceName
+    from hotseat.model_servers.visible_gpus import CardName
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +129,58 @@ def merged(*several: Mapping[DeviceName, Use]) -> dict[DeviceName, Use]:
     for uses in several:
         most |= {device: use | most.get(device, Use()) for device, use in uses.items()}
     return most
+
+
+class Device(Protocol):
+    """Something that has memory. No method raises."""
+
+    @property
+    def label(self) -> str:
+        """A name for people."""
+
+    @property
+    def has_own_memory(self) -> bool:
+        """False if it uses the machine's RAM."""
+
+    @property
+    def card_name(self) -> CardName | None:
+        """How a server is told to use it; None if it is no GPU, or if nothing tells a server to use it."""
+
+    def read(self) -> DeviceReading | None:
+        """None if it does not answer at present; the next call asks again."""
+
+    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
+        """What each of these process trees takes, by root; None if the device does not report it."""
+
+    def sensors(self) -> Sensors:
+        """What its driver reports at present; of the RAM nothing."""
+
+
+class Slot(NamedTuple):
+    """A card's address on the PCI bus; sorts in bus order."""
+
+    domain: int
+    bus: int
+    device: int
+    function: int
+
+    @classmethod
+    def parse(cls, written: str) -> Slot:
+        """From `0000:01:00.0`; ValueError for anything else."""
+        domain, bus, rest = written.split(":")
+        device, function = rest.split(".")
+        return cls(*(int(part, 16) for part in (domain, bus, device, function)))
+
+    def __str__(self) -> str:
+        return f"{self.domain:04x}:{self.bus:02x}:{self.device:02x}.{self.function:x}"
+
+
+class Card(Device, Protocol):
+    """A GPU."""
+
+    @property
+    def slot(self) -> Slot: ...
+
+    @property
+    def part(self) -> int | None:
+        """The number of the slice, if the card is divided; None: the whole card."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.machines import GiB
 
-from hotseat.hardware.measurement import DeviceReading, Reading, Use, footprint, merged
 from hotseat.identifiers import DeviceName
+from hotseat.memory.measurement import DeviceReading, Reading, Use, footprint, merged
 
 GPU, RAM = DeviceName("gpu0"), DeviceName("ram")
 

@@ -12,10 +12,10 @@ import pytest
 from tests.support.machines import GiB, KiB, MiB, write
 from tests.support.waiting import eventually
 
-from hotseat.hardware.machine import Machine
-from hotseat.hardware.measurement import DeviceReading, Use
-from hotseat.hardware.ram import Ram, resident, share_of, use_of_tree
 from hotseat.identifiers import DeviceName
+from hotseat.memory.machine import Machine
+from hotseat.memory.measurement import DeviceReading, Use
+from hotseat.memory.ram import Ram, resident, share_of, use_of_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
