@@ -24,8 +24,7 @@ from tests.support.fleet_of_records import among_records, host_record
 from tests.support.hotseat import Hotseat
 from tests.support.llama import EMBEDDINGS, SERVER, model_file, present
 
-from hotseat.activity.usage_counter import DAY_S, Place, Used
-from hotseat.activity.usage_store import UsageStore
+from hotseat.activity.usage_store import DAY_S, Place, UsageStore, Used
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def test_a_signal_that_the_main_thread_holds_while_another_thread_runs() -> None
 
 
 WORKERS = {
-    "activity/record_writer.py": "a database of hotseat's own, which would lose its records otherwise",
+    "activity/record_file.py": "a database of hotseat's own, which would lose its records otherwise",
     "activity/store.py": "the same database",
     "activity/usage_store.py": "the same database",
     "api/routes/config.py": "computes",

@@ -112,7 +112,7 @@ async def test_nobody_else_may_read_it(rig: Rig) -> None:
 
 async def test_the_old_and_the_many_are_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both bounds hold."""
-    monkeypatch.setattr("hotseat.activity.record_writer.TIDY_EVERY_S", -1.0)
+    monkeypatch.setattr("hotseat.activity.record_file.TIDY_EVERY_S", -1.0)
     monkeypatch.setattr("hotseat.activity.store.MOST_ROWS", 3)
     rig.finish(LLAMA)
     await rig.store_writer.close()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.activity.recent import Tokens
-from hotseat.activity.usage_counter import DAY_S, Place, Used
-from hotseat.activity.usage_store import FIRST_DAY, UsageStore
+from hotseat.activity.usage_store import DAY_S, FIRST_DAY, Place, UsageStore, Used
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:

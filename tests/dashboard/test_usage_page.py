@@ -10,8 +10,7 @@ from playwright.sync_api import expect
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.stubs import stub
 
-from hotseat.activity.usage_counter import DAY_S, Place, Used
-from hotseat.activity.usage_store import UsageStore
+from hotseat.activity.usage_store import DAY_S, Place, UsageStore, Used
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.support.virtual_time import advance, in_virtual_time
 from hotseat.activity import recent
 from hotseat.activity.recent import Activity, Tokens
 from hotseat.activity.usage import Accounts
-from hotseat.activity.usage_counter import UsageCounter
+from hotseat.activity.usage_store import UsageCounter
 from hotseat.dispatch import journal
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal

@@ -18,7 +18,7 @@ import msgspec
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.relay_rig import RecordedActivity
 
-from hotseat.activity.usage_counter import UsageCounter
+from hotseat.activity.usage_store import UsageCounter
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.config.effective import resolved

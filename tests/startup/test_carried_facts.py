@@ -50,8 +50,7 @@ from hotseat import identifiers
 from hotseat.activity.recent import Finished, Tokens
 from hotseat.activity.store import ActivityStore
 from hotseat.activity.usage import Account, Accounts
-from hotseat.activity.usage_counter import DAY_S, UsageCounter
-from hotseat.activity.usage_store import UsageStore
+from hotseat.activity.usage_store import DAY_S, UsageCounter, UsageStore
 from hotseat.catalog.named_models import Profile
 from hotseat.catalog.spec import Overrides
 from hotseat.errors import HostUnproven, NeverFits, NoMemory, OverBudget, Yielding

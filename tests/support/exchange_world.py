@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.fake_launcher import catalog, spec
 
-from hotseat.activity.usage_counter import UsageCounter
+from hotseat.activity.usage_store import UsageCounter
 from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.errors import NoHostAvailable
 from hotseat.fleet.route import THIS_HOST, OtherHost

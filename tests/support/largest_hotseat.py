@@ -22,8 +22,7 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.recent import KEPT, Finished, InProgress, Tokens
 from hotseat.activity.store import ActivityStore
-from hotseat.activity.usage_counter import DAY_S, Place, Used
-from hotseat.activity.usage_store import UsageStore
+from hotseat.activity.usage_store import DAY_S, Place, UsageStore, Used
 from hotseat.api.log_text import as_json
 from hotseat.api.routes.requests import in_progress
 from hotseat.config.effective import resolved

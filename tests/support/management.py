@@ -19,8 +19,7 @@ from hotseat import dashboard
 from hotseat.activity.recent import Activity
 from hotseat.activity.store import ActivityStore, StoreWriter
 from hotseat.activity.usage import Accounts
-from hotseat.activity.usage_counter import UsageCounter
-from hotseat.activity.usage_store import UsageStore, UsageWriter
+from hotseat.activity.usage_store import UsageCounter, UsageStore, UsageWriter
 from hotseat.api.app import build
 from hotseat.api.deps import ApiDeps
 from hotseat.config.active import ActiveConfig

@@ -18,7 +18,7 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.recent import Activity
 from hotseat.activity.usage import Accounts
-from hotseat.activity.usage_counter import UsageCounter
+from hotseat.activity.usage_store import UsageCounter
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream

@@ -19,7 +19,7 @@ from tests.support.recording_server import Received, RecordingServer, recorded
 from tests.support.role_oracle import Oracle
 from tests.support.transport import Wire
 
-from hotseat.activity.usage_counter import UsageCounter
+from hotseat.activity.usage_store import UsageCounter
 from hotseat.config.load import read
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hotseat.activity.recent import Finished, Tokens
-from hotseat.activity.record_file import Format, RecordFile
-from hotseat.activity.record_writer import RecordWriter
+from hotseat.activity.record_file import Format, RecordFile, RecordWriter
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.tasks import forever
 

@@ -1,4 +1,8 @@
-"""Requests and tokens per day, model and API key on disk, kept for 400 days.
+"""Requests and tokens per day, model and API key: counted in memory, and kept on disk for 400 days.
+
+Clients cannot choose the names: they are the model's own name, whatever the client called it, and the name of the key,
+which is empty if no keys are configured. A user who has signed in at a proxy counts as `user:NAME`, which no key is
+called; so the proxy decides how many entries there are.
 
 Each write adds what was counted since the last one, four times a second: a killed process loses no more than that, and
 two processes may write to the same file, as they do during a restart. What cannot be written is written later.
@@ -14,10 +18,11 @@ from datetime import date, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.activity.budgets import REQUESTS
-from hotseat.activity.record_file import Format, RecordFile
-from hotseat.activity.record_writer import RecordWriter
-from hotseat.activity.usage_counter import DAY_S, Place, Used
+from msgspec import Struct
+
+from hotseat.activity.recent import Tokens
+from hotseat.activity.record_file import Format, RecordFile, RecordWriter
+from hotseat.activity.usage import REQUESTS
 from hotseat.errors import HotseatError
 from hotseat.tasks import forever
 
@@ -25,16 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-    from hotseat.activity.usage_counter import UsageCounter
-    from hotseat.identifiers import Seconds
+    from hotseat.identifiers import ModelName, Seconds
 
+DAY_S = 86_400
+NOT_REPORTED = Tokens(None, None, None)
 USAGE_FILE = "usage.sqlite3"
 EVERY_S: Seconds = 0.25
 MOST_KEYS = 100_000
 KEPT_DAYS = 400
 """A year can be compared with the one before."""
 FIRST_DAY = date(1970, 1, 1)
-
 TABLES = """
 create table if not exists usage (
     day text not null, model text not null, key text not null, requests integer not null, unknown integer not null,
@@ -59,6 +64,76 @@ select iif(?, day, null) as of_day, iif(?, model, null) as of_model, iif(?, key,
 from usage left join estimates using (day, model, key)
 where day between ? and ? group by of_day, of_model, of_key order by of_day, of_model, of_key limit ?
 """
+
+
+class Place(NamedTuple):
+    """Where a request is counted."""
+
+    day: int
+    """Since 1970, in UTC."""
+    model: ModelName
+    key: str
+
+
+class Used(Struct):
+    requests: int = 0
+    unknown: int = 0
+    """Requests among them whose tokens the model server did not report, at least not those of the prompt."""
+    prompt: int = 0
+    """With the cached ones."""
+    cached: int = 0
+    completion: int = 0
+    estimated: int = 0
+    """Further tokens, of the unknown requests: the model server did not report them."""
+
+    def add(self, more: Used) -> None:
+        self.requests += more.requests
+        self.unknown += more.unknown
+        self.prompt += more.prompt
+        self.cached += more.cached
+        self.completion += more.completion
+        self.estimated += more.estimated
+
+
+class UsageCounter:
+    """Counts until somebody takes the counts; remembers the sums of each key."""
+
+    def __init__(self, wall_clock: Callable[[], float] = time.time) -> None:
+        self._wall_clock = wall_clock
+        self._new: dict[tuple[int, ModelName, str], Used] = {}
+        self._taken_by_key: defaultdict[str, Used] = defaultdict(Used)
+
+    def count(self, model: ModelName, key: str, tokens: Tokens | None, estimated: int = 0) -> None:
+        """One request, which has ended; None: its tokens are unknown."""
+        place = (int(self._wall_clock()) // DAY_S, model, key)
+        used = self._new.get(place)
+        if used is None:
+            used = self._new[place] = Used()
+        used.requests += 1
+        prompt, completion, _, cached, _ = tokens or NOT_REPORTED
+        if prompt is None:
+            used.unknown += 1
+        else:
+            used.prompt += prompt
+        used.cached += cached or 0
+        used.completion += completion or 0
+        used.estimated += estimated
+
+    def take(self) -> dict[Place, Used]:
+        """What was counted since the last call."""
+        taken, self._new = self._new, {}
+        for (_, _, key), used in taken.items():
+            self._taken_by_key[key].add(used)
+        return {Place(*place): used for place, used in taken.items()}
+
+    def by_key(self) -> Mapping[str, Used]:
+        """The sums of each key since the start."""
+        sums: defaultdict[str, Used] = defaultdict(Used)
+        for key, used in self._taken_by_key.items():
+            sums[key].add(used)
+        for (_, _, key), used in self._new.items():
+            sums[key].add(used)
+        return sums
 
 
 class By(Enum):

@@ -21,7 +21,7 @@ from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from hotseat.activity.recent import Activity
-    from hotseat.activity.usage_counter import UsageCounter
+    from hotseat.activity.usage_store import UsageCounter
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.fleet.host_selector import HostSelector
     from hotseat.identifiers import Address, ModelName

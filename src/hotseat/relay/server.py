@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ssl
 
     from hotseat.activity.recent import Activity
-    from hotseat.activity.usage_counter import UsageCounter
+    from hotseat.activity.usage_store import UsageCounter
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.identifiers import Address, Seconds
     from hotseat.relay.access.policy import Policy

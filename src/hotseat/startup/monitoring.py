@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from hotseat.activity.recent import Activity
 from hotseat.activity.store import ACTIVITY_FILE, ActivityStore, StoreWriter
-from hotseat.activity.usage_counter import UsageCounter
-from hotseat.activity.usage_store import USAGE_FILE, UsageStore, UsageWriter
+from hotseat.activity.usage_store import USAGE_FILE, UsageCounter, UsageStore, UsageWriter
 from hotseat.startup.tracing import open_tracing
 from hotseat.state.state_file import state_directory
 from hotseat.telemetry.descriptors import watch_descriptors

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
-from hotseat.activity.usage_counter import Used
+from hotseat.activity.usage_store import Used
 from hotseat.telemetry import metric_names
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tests.relay.exchange.test_usage_counting import used
 from tests.support.relay_rig import chat, chunked, post, turns
 from tests.support.waiting import come_true
 
-from hotseat.activity.usage_counter import Used
+from hotseat.activity.usage_store import Used
 from hotseat.relay.exchange.token_estimate import MOST_ENCODED, of_prompt
 from hotseat.relay.http.body import IN_MEMORY
 

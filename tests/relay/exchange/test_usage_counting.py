@@ -12,7 +12,7 @@ from tests.support.relay_rig import HELLO, chat, get, post
 from tests.support.scripted_upstream import on_a_port
 from tests.support.waiting import come_true
 
-from hotseat.activity.usage_counter import Used
+from hotseat.activity.usage_store import Used
 from hotseat.identifiers import HostName
 from hotseat.settings import Access, ApiKey, Fleet, Settings, SignIn
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from hotseat.activity.usage_counter import Used
-from hotseat.activity.usage_store import FIRST_DAY, By, day_of
+from hotseat.activity.usage_store import FIRST_DAY, By, Used, day_of
 from hotseat.api.deps import Deps
 from hotseat.api.slices import Listing, page, rows
 from hotseat.api.usage_schemas import Usage, UsageEntry, UsageSum
