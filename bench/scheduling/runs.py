@@ -132,11 +132,7 @@ HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / ".cache" / "bench-scheduling"
 SIMULATOR = Path(trace.__file__).parent
 OURS = ("clairvoyant", "mixes", "policies", "runs", "workloads")
-SIMULATION = ("conversations", "replay", "results", "run_log", "scenario", "simulator", "trace")
-SOURCES = (
-    *(HERE / f"{name}.py" for name in OURS),
-    *(SIMULATOR / f"{name}.py" for name in SIMULATION),
-)
+SOURCES = (*(HERE / f"{name}.py" for name in OURS), *sorted(SIMULATOR.glob("*.py")))
 
 
 def digest() -> str:
