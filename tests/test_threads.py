@@ -64,7 +64,7 @@ WORKERS = {
     "state/fleet_state.py": "hotseat's own file",
     "telemetry/metrics_text.py": "computes",
     "telemetry/upstream_page.py": "computes",
-    "tracing/trace_queue.py": "computes",
+    "tracing/tracer.py": "computes",
 }
 """What uses the few threads that all share: nothing that can wait for a model file or a client."""
 

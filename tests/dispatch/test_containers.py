@@ -29,11 +29,11 @@ from hotseat.scheduling.events import PromptProcessed, Transfer
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Access, ApiKey, Settings
 from hotseat.telemetry.metrics import Metrics
-from hotseat.tracing import trace_queue
+from hotseat.tracing import tracer
 from hotseat.tracing.collector import collector_of
 from hotseat.tracing.otlp import OtlpEncoder
 from hotseat.tracing.swap_steps import SwapSteps
-from hotseat.tracing.trace_queue import TraceQueue
+from hotseat.tracing.tracer import TraceQueue
 
 if TYPE_CHECKING:
     from hotseat.errors import HotseatError
@@ -179,7 +179,7 @@ class Soak:
 async def test_no_container_grows_beyond_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests, prompts, loads, crashes, failures, unknown models, traces and clients that never come back."""
     soak = Soak()
-    monkeypatch.setattr(trace_queue, "MOST_WAITING", MOST_TRACES * len(soak.traces._encode(traced(id="id-1"))))
+    monkeypatch.setattr(tracer, "MOST_WAITING", MOST_TRACES * len(soak.traces._encode(traced(id="id-1"))))
     await soak.run(EVENTS)
     found = soak.largest | sizes(soak.roots())
     await soak.dispatcher.shut_down(0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from hotseat.tracing.request import TracedRequest
+    from hotseat.tracing.span import TracedRequest
     from hotseat.tracing.tracer import Tracer
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -47,7 +47,7 @@ async def test_what_is_traced_when_hotseat_exits(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log says where traces go, and closing sends what has not been sent."""
-    monkeypatch.setattr("hotseat.tracing.trace_queue.AT_EXIT_S", PATIENCE_S)
+    monkeypatch.setattr("hotseat.tracing.tracer.AT_EXIT_S", PATIENCE_S)
     caplog.set_level("INFO")
     with OtlpReceiver() as collector:
         tracer = await opened({ENDPOINT: collector.url}, traced())

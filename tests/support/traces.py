@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hotseat.identifiers import ModelName
-from hotseat.tracing.request import TracedRequest
-from hotseat.tracing.sampling import sampler_of
+from hotseat.tracing.span import TracedRequest
 from hotseat.tracing.swap_steps import SwapSteps
-from hotseat.tracing.trace_queue import TraceQueue
-from hotseat.tracing.traceparent import TraceContext
-from hotseat.tracing.tracer import Tracer
+from hotseat.tracing.traceparent import TraceContext, sampler_of
+from hotseat.tracing.tracer import TraceQueue, Tracer
 
 if TYPE_CHECKING:
     from hotseat.dispatch.journal import Journal

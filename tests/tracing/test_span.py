@@ -15,8 +15,7 @@ from hotseat.tracing.swap_steps import Step
 from hotseat.tracing.traceparent import Parent
 
 if TYPE_CHECKING:
-    from hotseat.tracing.request import TracedRequest
-    from hotseat.tracing.span import Span
+    from hotseat.tracing.span import Span, TracedRequest
 
 ALPHA, BETA = ModelName("alpha"), ModelName("beta")
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.tracing.collector import collector_of
 from hotseat.tracing.swap_steps import SwapSteps
-from hotseat.tracing.trace_queue import TraceQueue
-from hotseat.tracing.tracer import Tracer
+from hotseat.tracing.tracer import TraceQueue, Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

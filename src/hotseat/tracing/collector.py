@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from hotseat.catalog.template import address_of
-from hotseat.tracing.sampling import sampler_of
+from hotseat.tracing.traceparent import sampler_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.identifiers import Address, Seconds
-    from hotseat.tracing.sampling import Sampler
+    from hotseat.tracing.traceparent import Sampler
 
 PREFIX, FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
 """A variable with the second prefix replaces the one with the first."""

@@ -21,8 +21,7 @@ from hotseat.tracing.tracer import new_span_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.tracing.request import TracedRequest
-    from hotseat.tracing.span import Span, Value
+    from hotseat.tracing.span import Span, TracedRequest, Value
 
 KINDS: Final = {
     Kind.SERVER: SpanMessage.SPAN_KIND_SERVER,

@@ -1,4 +1,4 @@
-"""PURE: from a finished request to the spans of its trace.
+"""PURE: what a trace says about a finished request: times, figures and reasons, never content; and its spans.
 
 Names and attributes follow OpenTelemetry's conventions for generative AI and HTTP; those of hotseat's own begin with
 `hotseat.`. docs/howto/tracing.md lists them.
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hotseat.activity.recent import Tokens
-    from hotseat.identifiers import Instant
-    from hotseat.tracing.request import TracedRequest
+    from hotseat.identifiers import Instant, ModelName
     from hotseat.tracing.swap_steps import Step
+    from hotseat.tracing.traceparent import TraceContext
 
 Value: TypeAlias = "str | int | Sequence[str]"
-
 OPERATIONS = {
     "/v1/chat/completions": "chat",
     "/v1/messages": "chat",
@@ -30,6 +29,34 @@ OPERATIONS = {
 """The conventions have no name for other operations, such as rerank."""
 SUCCESS = range(200, 300)
 NOTHING: Final[Mapping[str, Value]] = MappingProxyType({})
+
+
+class TracedRequest(NamedTuple):
+    trace: TraceContext
+    id: str
+    model: ModelName
+    method: str
+    path: str
+    """As the model server gets it, without its query."""
+    status: int
+    """Sent to the client; 499 if it disconnected, 0 if no response began."""
+    began: Instant
+    granted_at: Instant | None
+    """None: it was never sent to a server."""
+    ended: Instant
+    key: str = ""
+    """The name of the client's API key."""
+    tokens: Tokens | None = None
+    reason: str = ""
+    """What it waited for."""
+    sent_to_host: str = ""
+    """The fleet host that served it."""
+    from_host: str = ""
+    """The fleet host that forwarded it here."""
+    steps: tuple[Step, ...] = ()
+    """What was done for its model while it waited."""
+    epoch_ns: int = 0
+    """Wall-clock time when the clock of all other times was 0."""
 
 
 class Kind(Enum):

@@ -1,9 +1,10 @@
-"""PURE: the `traceparent` header of W3C Trace Context, which says to which trace a request belongs."""
+"""PURE: to which trace a request belongs, by the `traceparent` header of W3C Trace Context, and which are recorded."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -17,6 +18,12 @@ _parts = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})
 FIRST_VERSION, NO_VERSION = b"00", b"ff"
 LINES = (b"\r\ntraceparent: ", b"\r\nTraceparent: ")
 _usual = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=\r\n)").match
+BY_PARENT = "parentbased_"
+USUAL = "parentbased_always_on"
+SHARES = {"always_on": 1.0, "always_off": 0.0}
+BY_SHARE = "traceidratio"
+COMPARED = 1 << 64
+"""The lower half of a trace's id is compared, so that all programs that use the same share choose the same traces."""
 
 
 class Parent(NamedTuple):
@@ -73,3 +80,36 @@ class TraceContext(Struct):
         """The header line for the upstream."""
         sampled = SAMPLED if self.is_sampled else 0
         return line_of(b"00-%032x-%016x-%02x" % (self.trace_id, self.forward_id, sampled))
+
+
+class Sampler(Protocol):
+    def __call__(self, trace_id: int, parent: Parent | None) -> bool:
+        """Is this trace recorded?"""
+
+
+def sampler_of(name: str, argument: str) -> Sampler:
+    """`name` and `argument` are the values of the variables; ValueError says what they must be."""
+    name = name.strip() or USUAL
+    kind = name.removeprefix(BY_PARENT)
+    if kind not in (*SHARES, BY_SHARE):
+        raise ValueError(
+            f"OTEL_TRACES_SAMPLER must be {', '.join(SHARES)} or {BY_SHARE}, or {BY_PARENT} with one of them"
+        )
+    share = _share(argument) if kind == BY_SHARE else SHARES[kind]
+    return partial(_samples, below=round(share * COMPARED), asks_parent=name != kind)
+
+
+def _share(argument: str) -> float:
+    try:
+        share = float(argument or "1")
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise ValueError("OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1")
+    return share
+
+
+def _samples(trace_id: int, parent: Parent | None, *, below: int, asks_parent: bool) -> bool:
+    if parent is not None and asks_parent:
+        return parent.is_sampled
+    return trace_id % COMPARED < below

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.tracing.request import TracedRequest
+from hotseat.tracing.span import TracedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
