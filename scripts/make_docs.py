@@ -34,8 +34,8 @@ from hotseat.relay.routing.paths import INFERENCE, ONLY_LISTED, rule_of_ours
 from hotseat.scheduling.lifecycle import TABLE as MOVES
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.simulation import trace
-from hotseat.telemetry.counters import BOUNDS_PER_S, BOUNDS_S
 from hotseat.telemetry.metric_names import FIGURES, LABELS, UPSTREAM_UP
+from hotseat.telemetry.metrics import BOUNDS_PER_S, BOUNDS_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -62,7 +62,7 @@ WORKERS = {
     "model_servers/launch.py": "reads /proc",
     "startup/created_keys.py": "hotseat's own file",
     "state/fleet_state.py": "hotseat's own file",
-    "telemetry/metrics_text.py": "computes",
+    "telemetry/metrics_page.py": "computes",
     "telemetry/upstream_page.py": "computes",
     "tracing/tracer.py": "computes",
 }

@@ -11,7 +11,7 @@ from hotseat.activity.recent import Tokens
 from hotseat.activity.usage import HELD
 from hotseat.identifiers import ModelName
 from hotseat.settings import ApiKey, Budget, Role
-from hotseat.telemetry.key_page import KeyPage
+from hotseat.telemetry.pages import KeyPage
 
 if TYPE_CHECKING:
     from tests.support.management import Management

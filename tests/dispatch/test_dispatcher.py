@@ -24,7 +24,7 @@ from hotseat.scheduling.events import CatalogChanged, PromptProcessed, Transfer,
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
-from hotseat.telemetry.json_lines import taken_apart
+from hotseat.telemetry.logs import taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -12,7 +12,7 @@ PAUSES = {
     "support/streaming_server.py": "a server that streams slowly",
     "support/vllm_stand_in.py": "a server whose load, sleep and wake take time",
     "relay/upstream/test_exiting.py": "a server that holds a connection",
-    "telemetry/test_loop_lag.py": "blocks the event loop, which is what is measured",
+    "telemetry/test_shortages.py": "blocks the event loop, which is what is measured",
     "fleet/test_store_engines.py": "a lease ends by the store's clock",
 }
 """Files under tests that may sleep, and why."""

@@ -14,7 +14,7 @@ from hotseat.fleet.records import HostOrder, HostRecord, encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket, CaughtUp, Conflict, Removed, Written
 from hotseat.identifiers import HostName
-from hotseat.telemetry.json_lines import taken_apart
+from hotseat.telemetry.logs import taken_apart
 
 if TYPE_CHECKING:
     from hotseat.fleet.store import Change

@@ -42,10 +42,9 @@ from hotseat.relay.server import Relay
 from hotseat.scheduling.events import SlotsLearned
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 from hotseat.startup.metrics import shown_in_metrics
-from hotseat.telemetry.fleet_page import FleetPage
-from hotseat.telemetry.key_page import KeyPage
-from hotseat.telemetry.loop_lag import Lag
-from hotseat.telemetry.metrics_text import MetricsText
+from hotseat.telemetry.metrics_page import MetricsText
+from hotseat.telemetry.pages import FleetPage, KeyPage
+from hotseat.telemetry.shortages import Lag
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -39,9 +39,9 @@ from hotseat.settings import Access, Settings
 from hotseat.startup.created_keys import CreatedKeys
 from hotseat.state.key_file import KEYS, KeyFile
 from hotseat.tasks import Tasks
-from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.metrics import Metrics
-from hotseat.telemetry.metrics_text import MetricsText
+from hotseat.telemetry.metrics_page import MetricsText
+from hotseat.telemetry.shortages import Lag
 from hotseat.telemetry.upstream_page import UpstreamPage
 from hotseat.threads import in_thread
 

@@ -15,8 +15,7 @@ import pytest
 
 from hotseat.identifiers import ModelName
 from hotseat.settings import LogFormat, Logging
-from hotseat.telemetry.json_lines import server_line
-from hotseat.telemetry.logs import TIME_FORMATS, is_text, set_up, stamped
+from hotseat.telemetry.logs import TIME_FORMATS, is_text, server_line, set_up, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

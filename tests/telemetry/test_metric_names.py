@@ -24,14 +24,10 @@ from hotseat.memory.measurement import Sensors
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import View
 from hotseat.settings import ApiKey
-from hotseat.telemetry.conversation_page import ConversationPage
-from hotseat.telemetry.device_page import DevicePage
-from hotseat.telemetry.fleet_page import FleetPage
-from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.metric_names import LABELS
 from hotseat.telemetry.metrics import Metrics
-from hotseat.telemetry.metrics_text import MetricsText
-from hotseat.telemetry.process_page import ProcessPage
+from hotseat.telemetry.metrics_page import MetricsText
+from hotseat.telemetry.pages import ConversationPage, DevicePage, FleetPage, KeyPage, ProcessPage
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

@@ -17,7 +17,7 @@ from hotseat.identifiers import ModelName
 from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.telemetry.metrics import Metrics
-from hotseat.telemetry.metrics_text import MetricsText
+from hotseat.telemetry.metrics_page import MetricsText
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable

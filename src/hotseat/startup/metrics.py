@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.telemetry.conversation_page import ConversationPage
-from hotseat.telemetry.device_page import DevicePage
-from hotseat.telemetry.fleet_page import FleetPage
-from hotseat.telemetry.key_page import KeyPage
-from hotseat.telemetry.metrics_text import MetricsText
-from hotseat.telemetry.process_page import ProcessPage
+from hotseat.telemetry.metrics_page import MetricsText
+from hotseat.telemetry.pages import ConversationPage, DevicePage, FleetPage, KeyPage, ProcessPage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

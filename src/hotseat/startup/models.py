@@ -30,7 +30,7 @@ from hotseat.state.learned_store import LEARNED, LearnedStore, ModelStatsStore
 from hotseat.state.overrides_store import OVERRIDES, OverridesStore
 from hotseat.state.state_file import StateFile, conversations_directory, state_directory
 from hotseat.telemetry import logs
-from hotseat.telemetry.json_lines import server_line
+from hotseat.telemetry.logs import server_line
 from hotseat.threads import in_thread
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from hotseat.activity.store import ACTIVITY_FILE, ActivityStore, StoreWriter
 from hotseat.activity.usage_store import USAGE_FILE, UsageCounter, UsageStore, UsageWriter
 from hotseat.startup.tracing import open_tracing
 from hotseat.state.state_file import state_directory
-from hotseat.telemetry.descriptors import watch_descriptors
-from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.metrics import Metrics
+from hotseat.telemetry.shortages import Lag, watch_descriptors
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack

@@ -15,7 +15,7 @@ from hotseat.errors import HotseatError
 from hotseat.fleet.view import Agreement, FleetConnection
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.telemetry.counters import OUTCOMES
+from hotseat.telemetry.metrics import OUTCOMES
 
 
 class Kind(Enum):

@@ -1,29 +1,57 @@
-"""The metrics page: counters and the scheduler's view as Prometheus families, made at each scrape.
+"""GET /metrics: everything that is counted or measured, as Prometheus reads it.
 
-Counters of configured models start at zero: a counter that appears with its first event has no rate for it.
+Counters and the scheduler's view become families at each scrape. Counters of configured models start at zero: a counter
+that appears with its first event has no rate for it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, cast
 
+from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
 from hotseat import __version__
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.telemetry import metric_names
-from hotseat.telemetry.counters import OUTCOMES
 from hotseat.telemetry.metric_names import STATUS_CLASSES
+from hotseat.telemetry.metrics import OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
     from hotseat.scheduling.view import View
-    from hotseat.telemetry.counters import AllCounters, LoadCounters, RequestCounters, Spread
     from hotseat.telemetry.metric_names import Figure
+    from hotseat.telemetry.metrics import AllCounters, LoadCounters, Metrics, RequestCounters, Spread
+
+
+class MetricsText:
+    def __init__(
+        self,
+        metrics: Metrics,
+        view: Callable[[], View],
+        lag: Callable[[], float],
+        lost: Callable[[], int] = lambda: 0,
+    ) -> None:
+        page = Page(metrics.counters, view, lag, lost, lambda: metrics.reload_succeeded)
+        self._collectors: list[Collector] = [page, ProcessCollector(registry=None)]
+
+    def include(self, more: Collector) -> None:
+        """Add another collector to the page."""
+        self._collectors.append(more)
+
+    async def render(self, *more: Collector) -> bytes:
+        """With what is collected for this page only. A thread writes it: thousands of hosts or keys take a while."""
+        found = _Collected()
+        for collector in (*self._collectors, *more):
+            found.metrics += collector.collect()
+            await asyncio.sleep(0)
+        return await asyncio.to_thread(generate_latest, cast("CollectorRegistry", found))
 
 
 class Page(Collector):
@@ -133,3 +161,13 @@ def histogram(figure: Figure, spreads: Mapping[str, Spread]) -> Metric:
         if any(spread.counts):
             family.add_metric([model], spread.buckets(), spread.total)
     return family
+
+
+class _Collected:
+    """What `generate_latest` needs of a registry."""
+
+    def __init__(self) -> None:
+        self.metrics: list[Metric] = []
+
+    def collect(self) -> list[Metric]:
+        return self.metrics

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hotseat.identifiers import LogLine
-from hotseat.telemetry.json_lines import in_unicode
+from hotseat.telemetry.logs import in_unicode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator

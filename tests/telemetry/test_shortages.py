@@ -1,4 +1,4 @@
-"""The loop's lag."""
+"""The lag of the event loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tests.support.waiting import come_true
 
 from hotseat.tasks import Tasks
-from hotseat.telemetry import loop_lag as lag_module
-from hotseat.telemetry.loop_lag import Lag
+from hotseat.telemetry import shortages as lag_module
+from hotseat.telemetry.shortages import Lag
 
 if TYPE_CHECKING:
     import pytest

@@ -1,18 +1,21 @@
-"""Metrics of saved conversations."""
+"""What Prometheus is told of saved conversations and of GPUs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.support.conversations import kept_and_continued
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
+from hotseat.identifiers import DeviceName
+from hotseat.memory.measurement import Sensors
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.telemetry.conversation_page import ConversationPage
+from hotseat.telemetry.pages import ConversationPage, DevicePage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,3 +52,26 @@ async def test_what_is_kept_and_what_it_was_good_for(measured: Measured) -> None
 
     assert (measured.value("bytes"), measured.value("gained_seconds_total")) == (210 << 20, 2.0)
     assert measured.value("bytes", "plain") is None
+
+
+GPU0, GPU1 = DeviceName("gpu0"), DeviceName("gpu1")
+
+
+def values(seen: dict[DeviceName, Sensors]) -> dict[tuple[str, str], float]:
+    families = text_string_to_metric_families(generate_latest(DevicePage(seen)).decode())
+    return {(each.name, each.labels["device"]): each.value for family in families for each in family.samples}
+
+
+def test_what_is_reported_has_a_sample() -> None:
+    """Zero is a figure; what a driver does not report has no sample, which would look like zero."""
+    assert values({GPU0: Sensors(0.37, 61.0, 212.5), GPU1: Sensors(0.0, None, None)}) == {
+        ("hotseat_device_utilization_ratio", "gpu0"): 0.37,
+        ("hotseat_device_utilization_ratio", "gpu1"): 0.0,
+        ("hotseat_device_temperature_celsius", "gpu0"): 61.0,
+        ("hotseat_device_power_watts", "gpu0"): 212.5,
+    }
+
+
+def test_a_machine_without_gpus_has_no_samples() -> None:
+    """The page stays valid."""
+    assert values({}) == {}
