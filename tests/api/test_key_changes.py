@@ -10,7 +10,7 @@ import pytest
 
 from hotseat.activity.usage import HELD, SIGNED_IN
 from hotseat.settings import ApiKey, Role
-from hotseat.state.key_file import written_proof
+from hotseat.state.local_proof import written_proof
 
 if TYPE_CHECKING:
     import httpx2

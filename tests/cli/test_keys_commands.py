@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.settings import ApiKey, Role
-from hotseat.state.key_file import PROOF, KeyFile
+from hotseat.state.key_file import KeyFile
+from hotseat.state.local_proof import PROOF
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from hotseat.cli.client import in_path, message_of
 from hotseat.cli.confirm import confirm
 from hotseat.cli.restart import check_is_here
 from hotseat.cli.tables import table
-from hotseat.state.key_file import written_proof
+from hotseat.state.local_proof import written_proof
 from hotseat.state.state_file import state_directory
 
 if TYPE_CHECKING:

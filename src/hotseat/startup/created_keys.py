@@ -14,7 +14,8 @@ from hotseat.activity.usage import digest_of
 from hotseat.config.watch import Watch
 from hotseat.errors import KeyConflict, NotStored, UnknownKey
 from hotseat.settings import Role
-from hotseat.state.key_file import KEYS, KeyFile, UnreadableKeys, is_proven
+from hotseat.state.key_file import KEYS, KeyFile, UnreadableKeys
+from hotseat.state.local_proof import is_proven
 from hotseat.state.state_file import state_directory
 
 if TYPE_CHECKING:

@@ -3,10 +3,6 @@
 Unlike other state, it decides who may do what. So a damaged file is an error and never counts as empty, and a change
 is on the disk before anybody is told of it. The secrets are random and have 256 bits, so that a plain SHA-256 cannot be
 reversed by guessing, and needs neither salt nor repetition.
-
-Before there are keys, nothing else tells the owner of a server from a web page, a container or another user, whose
-requests come from the same address. So a command proves that it runs as the user who runs the server: it writes a
-secret where only that user can.
 """
 
 from __future__ import annotations
@@ -14,10 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
-import stat
-from contextlib import contextmanager, suppress
-from hmac import compare_digest
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hotseat.errors import NewerFormat
@@ -25,7 +18,7 @@ from hotseat.settings import BATCH, PRIORITIES, ApiKey, Budget, Role
 from hotseat.state.state_file import FORMAT, locked, read_versioned, state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from hotseat.identifiers import Seconds
@@ -41,9 +34,6 @@ NAME = "[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}"
 """Regular expression: what needs no quotes in a command, a path or a log line."""
 _is_name = re.compile(NAME).fullmatch
 _is_hash = re.compile(rf"{SHA256}[0-9a-f]{{64}}").fullmatch
-PROOF = "first-key"
-"""In the state directory, while `hotseat keys create` runs."""
-LENGTH = 64
 
 
 class UnreadableKeys(Exception):
@@ -160,34 +150,3 @@ def _limit(value: object) -> int | None:
 def _check_unique(keys: tuple[ApiKey, ...]) -> None:
     if len({key.name for key in keys}) < len(keys) or len({key.hashed for key in keys}) < len(keys):
         raise ValueError("two keys have the same name or the same hash")
-
-
-@contextmanager
-def written_proof(directory: Path) -> Iterator[str]:
-    """What the command must send; the server finds the same in its state directory until the block ends."""
-    proof, path = secrets.token_hex(LENGTH // 2), directory / PROOF
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # of a command that was killed
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as opened:
-            opened.write(proof)
-        yield proof
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def is_proven(directory: Path, sent: str) -> bool:
-    """Is this what a command of the same user has written, and nobody else could read?"""
-    try:
-        found, mode = _beginning(directory / PROOF)
-    except OSError:
-        return False
-    is_private = stat.S_ISREG(mode) and stat.S_IMODE(mode) == 0o600
-    return is_private and len(found) == LENGTH and compare_digest(found, sent.encode("utf-8", "replace"))
-
-
-def _beginning(path: Path) -> tuple[bytes, int]:
-    """Of a file, with its mode; follows no link and waits for no pipe."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW)) as opened:
-        return opened.read(LENGTH), os.fstat(opened.fileno()).st_mode
