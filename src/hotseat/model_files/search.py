@@ -11,6 +11,7 @@ import re
 import stat
 import time
 from collections import Counter, deque
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -40,7 +41,8 @@ UNFIT = re.compile(r"[^A-Za-z0-9._:/-]+")
 """Characters that are hard to type or have a meaning in a shell, a URL or YAML."""
 
 
-class FoundModels(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FoundModels:
     models: Sequence[Named] = ()
     left_out: Sequence[LeftOut] = ()
     unseen: Sequence[str] = ()
