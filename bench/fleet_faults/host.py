@@ -95,6 +95,9 @@ class SimulatedLauncher(FakeLauncher):
         await super().stop(command)
 
 
+DRAIN_S: Seconds = 10.0
+"""How long a host that stops waits for its requests."""
+LOOK_S: Seconds = 0.1
 SECRET = "the secret of the simulated fleet"
 CALL_S: Seconds = 20.0
 """How long an operator's command waits for another host."""
@@ -193,9 +196,16 @@ class SimulatedHost:
         self.is_leaving = True
         self.node.notify()
         await asyncio.sleep(1.0)  # as the program does, so that others know
-        await self.dispatcher.shut_down(10.0)
+        await asyncio.gather(self.dispatcher.shut_down(DRAIN_S), self._requests_end())
         await self.node.leave()
         await self.die()
+
+    async def _requests_end(self) -> None:
+        """As the relay waits for what it still has to answer, also while hosts agree."""
+        for _ in range(int(DRAIN_S / LOOK_S)):
+            if not self.dispatcher.tickets.in_progress():
+                break
+            await asyncio.sleep(LOOK_S)
 
 
 class HostClient:

@@ -79,7 +79,7 @@ FOUND = {
     "order unknown to the sender": (1471, ("order", "nats slow", "name stolen", "host cut off from nats")),
     "name returned late": (1820, ("name stolen with the address", "nats away")),
     "right to stop that ends early": (2145, ("move away and back", "two moves")),
-    "forgotten order": (50, ("order", "nats away", "order", "host restarted", "host killed")),
+    "forgotten order": (21, ("order", "nats away", "order", "host restarted", "host killed")),
     "news while waiting": (59, ("order", "nats away", "order", "host restarted", "host killed")),
     "hasty drain": (4, ("order",)),
     "endless drain": (3, ("order",)),
@@ -111,6 +111,10 @@ ALLOWED = {
     "name taken after that of a thief has ended": (
         3065,
         ("name stolen", "host stopped", "name stolen with the address", "nats away"),
+    ),
+    "left before its requests had ended": (
+        21322,
+        ("nats slow", "name stolen with the address", "name stolen with the address", "new configuration"),
     ),
     "host stopped while it leaves": (2202, ("host stopped", "new configuration", "watches lapse")),
 }
