@@ -19,7 +19,7 @@ from hotseat.api.llama_cpp_events import Change, StateChanges
 from hotseat.api.routes.llama_cpp_props import asked
 from hotseat.catalog.spec import Capabilities, LaunchRecipe, ModelSpec
 from hotseat.dispatch.journal import BEHIND
-from hotseat.dispatch.operator_requests import OPERATOR
+from hotseat.dispatch.tickets import OPERATOR
 from hotseat.identifiers import Address, ModelName
 from hotseat.settings import ApiKey, Role
 from hotseat.tasks import Tasks

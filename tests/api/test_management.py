@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 from tests.support.waiting import come_true
 
-from hotseat.dispatch.operator_requests import OPERATOR
+from hotseat.dispatch.tickets import OPERATOR
 from hotseat.identifiers import ModelName
 from hotseat.settings import ErrorFormat
 

@@ -11,7 +11,7 @@ from tests.support.waiting import come_true
 from hotseat.activity.recent import InProgress, Tokens
 from hotseat.activity.usage import HELD
 from hotseat.api.routes.requests import path_of
-from hotseat.dispatch.operator_requests import OPERATOR
+from hotseat.dispatch.tickets import OPERATOR
 from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
 from hotseat.relay.http.request_head import read_head
 from hotseat.settings import ApiKey, Role

@@ -16,8 +16,7 @@ from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.dispatch.ready_server_tasks import log_transfers
-from hotseat.dispatch.server_tasks import PAUSE_S, STUCK_S
+from hotseat.dispatch.server_tasks import PAUSE_S, STUCK_S, log_transfers
 from hotseat.errors import CancelledByOperator, LoadFailed, NotRunning, ShuttingDown, UnknownModel, UnknownTicket
 from hotseat.identifiers import ClientId, LaunchId, ModelName
 from hotseat.scheduling.events import CatalogChanged, PromptProcessed, Transfer, UpstreamReady

@@ -14,13 +14,10 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from hotseat.dispatch.failure_log import log_failure
-from hotseat.dispatch.operator_requests import OperatorRequests
+from hotseat.dispatch.reports import SwapLog, log_failure
 from hotseat.dispatch.request_trace import Traffic
 from hotseat.dispatch.server_tasks import ServerTasks
-from hotseat.dispatch.swap_log import SwapLog
-from hotseat.dispatch.tickets import Tickets
-from hotseat.dispatch.views import Views
+from hotseat.dispatch.tickets import OperatorRequests, Tickets
 from hotseat.errors import broken
 from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse, ReportFailure, ReportSwap, WakeAt
 from hotseat.scheduling.events import (
@@ -37,17 +34,18 @@ from hotseat.scheduling.lifecycle import Phase
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import LaunchRecipe
     from hotseat.dispatch.journal import Journal
-    from hotseat.dispatch.launcher import Launcher
+    from hotseat.dispatch.server_tasks import Launcher
     from hotseat.dispatch.tickets import Waiter
     from hotseat.identifiers import ClientId, Instant, ModelName, Seconds, TicketId
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.questions import Questions
     from hotseat.scheduling.scheduler import Scheduler
+    from hotseat.scheduling.view import ModelView, View
 
 log = logging.getLogger(__name__)
 
@@ -222,3 +220,28 @@ class Dispatcher:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         self._timer = None if when is None else loop.call_at(when, self.tell, ClockReached())
+
+
+class Views:
+    def __init__(self, questions: Callable[[], Questions], clock: Callable[[], Instant]) -> None:
+        self._questions, self._clock = questions, clock
+
+    def current(self) -> View:
+        """Without cold models that have not failed and that no request waits for."""
+        return self._questions().view(self._clock())
+
+    def of_all(self) -> View:
+        """With every model: for lists of all models."""
+        return self._questions().view_of_all(self._clock())
+
+    def of_each(self, view: View) -> Iterator[ModelView]:
+        """Every model in turn, as in the view if it is there: for lists that are made in slices."""
+        return self._questions().view_of_each(view)
+
+    def of(self, model: ModelName) -> ModelView:
+        """One model, cold or not."""
+        return self._questions().view_of(model, self._clock())
+
+    def why(self, model: ModelName) -> str:
+        """One sentence: why its requests wait."""
+        return self._questions().why(model, self._clock())

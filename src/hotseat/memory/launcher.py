@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hotseat.catalog.spec import Footprint
-    from hotseat.dispatch.launcher import Launcher
+    from hotseat.dispatch.server_tasks import Launcher
     from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Place, Seconds
     from hotseat.memory.meter import Freed, Watches
     from hotseat.scheduling.commands import (

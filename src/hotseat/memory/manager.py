@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.dispatch.dispatcher import Dispatcher
-    from hotseat.dispatch.launcher import Launcher
+    from hotseat.dispatch.server_tasks import Launcher
     from hotseat.estimates.report import Estimate
     from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory, ModelName, Seconds
     from hotseat.memory.machine import Machine

@@ -14,7 +14,7 @@ from hotseat.config.units import address_text
 from hotseat.dispatch.default_model import DefaultModelLoader, Preload
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.dispatch.unmet_limits import UnmetLimits
+from hotseat.dispatch.reports import UnmetLimits
 from hotseat.memory.manager import MemoryManager, card_names
 from hotseat.memory.ram import Ram
 from hotseat.model_files.of_command import FileLooks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from hotseat.dispatch.swap_log import BETWEEN_WARNINGS_S, SwapLog
+from hotseat.dispatch.reports import BETWEEN_WARNINGS_S, SwapLog
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.scheduling.commands import Evicted, ReportSwap
 
