@@ -19,7 +19,7 @@ from hotseat.handover.stand_in import PASSED_ON, become_stand_in, hold_signals, 
 from hotseat.identifiers import Address
 from hotseat.model_servers.descendants import is_running
 from hotseat.model_servers.guard_end import until
-from hotseat.net.private_socket import private_socket
+from hotseat.net.listeners import private_socket
 from hotseat.startup.announcement import announce, banner_of, log_warnings
 from hotseat.startup.models import ModelParts, open_models, open_supervisor
 from hotseat.startup.monitoring import open_monitoring, start_monitors

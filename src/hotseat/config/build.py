@@ -26,7 +26,7 @@ from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
 from hotseat.estimates.command import container_run
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, Bytes, DeviceName, ModelName, Place
-from hotseat.net.this_machine import is_here
+from hotseat.net.listeners import is_here
 from hotseat.settings import (
     Access,
     ErrorFormat,

@@ -12,7 +12,7 @@ from hotseat.config.problems import Path, Problems, dotted, nearest
 from hotseat.config.schema_base import Form, Ignored, Later
 from hotseat.config.units import address_text, is_loopback, size_text
 from hotseat.identifiers import LOCAL_HOST, RAM, Bytes, DeviceName, Place
-from hotseat.net.this_machine import is_here
+from hotseat.net.listeners import is_here
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

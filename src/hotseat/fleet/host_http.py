@@ -12,8 +12,7 @@ from hotseat.catalog.template import address_of
 from hotseat.fleet.host_headers import OPERATE, client_in_line, line_of_proof, lines_for_host, said_by
 from hotseat.identifiers import ClientId
 from hotseat.net.happy_eyeballs import Connector
-from hotseat.net.http_client import fetch
-from hotseat.net.http_stream import lines_of
+from hotseat.net.http_client import fetch, lines_of
 from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from hotseat.model_servers.readiness import accepts, addresses_of
 from hotseat.model_servers.readiness_wait import ReadinessWait, deadline_s
 from hotseat.model_servers.running_server import RunningServer
 from hotseat.net.happy_eyeballs import Connector
-from hotseat.net.this_machine import is_here
+from hotseat.net.listeners import is_here
 from hotseat.threads import look_at_disk, start_thread
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hotseat.model_servers.os_processes import PROC, group_of, marker_of, parent_of, processes
 from hotseat.model_servers.remote_launchers import ELSEWHERE
 from hotseat.model_servers.sock_diag import listening
-from hotseat.net.this_machine import is_here
+from hotseat.net.listeners import is_here
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Address

@@ -1,20 +1,21 @@
-"""A small HTTP client for our own requests: readiness checks, model server properties, other hosts.
+"""A small HTTP client for our own requests: readiness checks, model server properties, other hosts and their feeds.
 
-Client requests go through the relay. Each fetch uses its own connection, and the caller limits the response size.
+Client requests go through the relay. Each fetch uses its own connection, and the caller limits the response size; an
+endless response, such as a feed of events, is read line by line.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 
     from hotseat.identifiers import Address, Bytes, Seconds
     from hotseat.net.happy_eyeballs import Connector
@@ -24,6 +25,9 @@ MOST_BYTES: Bytes = 256 << 10
 LONGEST_HEAD: Bytes = 64 << 10
 MOST_LINES, MOST_CHUNKS = 128, 4096
 """Of a response, lines of interim heads included; each costs a call, and more would block the event loop."""
+LARGEST_CHUNK: Bytes = 4 << 20
+LONGEST_LINE: Bytes = 4 << 20
+PIECE: Bytes = 64 << 10
 INTERIM, MOST_INTERIM = range(100, 200), 16
 STATUSES, LONGEST_STATUS = range(100, 600), 10
 WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
@@ -71,6 +75,33 @@ async def fetch(
         certificate = writer.get_extra_info("peercert")
         ends = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
         return Answer(status, fields, read, ends)
+
+
+async def lines_of(
+    address: Address, path: str, connector: Connector, *, lines: bytes, within: Seconds, quiet_s: Seconds
+) -> AsyncGenerator[bytes, None]:
+    """The lines of the body as they arrive; leaving the loop closes the connection.
+
+    Raises OSError (which includes TimeoutError) if the response does not begin `within` this time or nothing arrives
+    for `quiet_s`, ValueError if it is not such a response.
+    """
+    async with AsyncExitStack() as stack:
+        async with asyncio.timeout(within):
+            reader, writer = await stack.enter_async_context(connected(address, connector))
+            writer.write(question(address, path, "GET", lines))
+            status, fields = await response_head(reader)
+        if status != HTTPStatus.OK:
+            raise ValueError(f"it responded {status}")
+        pieces = await stack.enter_async_context(aclosing(_pieces(reader, fields, quiet_s)))
+        rest = b""
+        async for piece in pieces:
+            for begin in range(0, len(piece), PIECE):
+                *whole, rest = (rest + piece[begin : begin + PIECE]).split(b"\n")
+                for line in whole:
+                    yield line
+                if len(rest) > LONGEST_LINE:
+                    raise ValueError("a line of the response is too long")
+                await asyncio.sleep(0)  # a chunk may have two million lines
 
 
 def question(address: Address, path: str, method: str, lines: bytes, body: bytes = b"") -> bytes:
@@ -170,3 +201,33 @@ async def _read_to_end(reader: asyncio.StreamReader, most: Bytes) -> bytes:
         return await reader.readexactly(most)
     except asyncio.IncompleteReadError as end:
         return end.partial
+
+
+async def _pieces(
+    reader: asyncio.StreamReader, fields: Mapping[str, str], quiet_s: Seconds
+) -> AsyncGenerator[bytes, None]:
+    read = _chunk if fields.get("transfer-encoding", "").lower() == "chunked" else _some
+    while True:
+        async with asyncio.timeout(quiet_s):
+            piece = await read(reader)
+        if not piece:
+            return
+        yield piece
+
+
+async def _chunk(reader: asyncio.StreamReader) -> bytes:
+    """Empty at the end of the response."""
+    begin = await reader.readline()
+    if not begin:
+        raise ConnectionResetError("it closed the connection in the middle of its response")
+    size = int(begin.partition(b";")[0], 16)
+    if not 0 <= size <= LARGEST_CHUNK:
+        raise ValueError("a chunk of the response is too large")
+    try:
+        return (await reader.readexactly(size + 2))[:-2]  # without the end of its line
+    except asyncio.IncompleteReadError:
+        raise ConnectionResetError("it closed the connection in the middle of its response") from None
+
+
+async def _some(reader: asyncio.StreamReader) -> bytes:
+    return await reader.read(PIECE)

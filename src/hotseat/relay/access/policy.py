@@ -15,7 +15,7 @@ from hotseat.activity.usage import Accounts
 from hotseat.errors import HotseatError
 from hotseat.fleet.host_headers import FOR_CLIENT
 from hotseat.identifiers import ClientId
-from hotseat.net.this_machine import own_names
+from hotseat.net.listeners import own_names
 from hotseat.relay.access.api_keys import Keys
 from hotseat.relay.access.authority import counted_as, ip_of, network_of, reduce_absolute
 from hotseat.relay.access.host_requests import HostVerifier

@@ -1,4 +1,4 @@
-"""The private socket behind the relay checks no keys, so only our own user may connect."""
+"""What is of this machine, and the socket that only our own user can connect to."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.hotseat import Hotseat
 
-from hotseat.net.private_socket import private_socket
+from hotseat.net.listeners import is_here, own_names, private_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pytest
 
 
 def test_the_socket_is_ours_alone() -> None:
@@ -87,7 +86,7 @@ def test_the_program_keeps_its_socket_in_a_folder_of_its_own(tmp_path: Path) -> 
 
 KEEPER = """
 import sys, tempfile
-from hotseat.net.private_socket import private_socket
+from hotseat.net.listeners import private_socket
 tempfile.tempdir = sys.argv[1]
 with private_socket("api") as sock:
     print(sock.getsockname(), flush=True)
@@ -165,7 +164,7 @@ def test_looking_for_leftovers_takes_no_longer_in_a_full_folder(
 ) -> None:
     """Only so many entries are looked at."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("hotseat.net.private_socket.MOST_LOOKED_AT", 0)
+    monkeypatch.setattr("hotseat.net.listeners.MOST_LOOKED_AT", 0)
     with kept_in(tmp_path) as (process, left):
         process.kill()
         process.wait()
@@ -173,3 +172,66 @@ def test_looking_for_leftovers_takes_no_longer_in_a_full_folder(
         pass
 
     assert left.exists()
+
+
+@pytest.fixture
+def no_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "workshop")
+    monkeypatch.delattr(socket, "getaddrinfo")
+
+
+HERE = ["127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "localhost", "qwen.localhost", "Workshop.", "workshop"]
+ELSEWHERE = ["192.0.2.77", "2001:db8::77", "8.8.8.8", "gpu-box", "workshop.example"]
+
+
+@pytest.mark.usefixtures("no_look_up")
+@pytest.mark.parametrize(
+    ("host", "expected"), [*((host, True) for host in HERE), *((host, False) for host in ELSEWHERE)]
+)
+def test_whether_a_host_is_this_machine(host: str, *, expected: bool) -> None:
+    """Unspecified addresses reach this machine as loopback ones do; no name is looked up."""
+    assert is_here(host) is expected
+
+
+def test_an_address_of_a_network_interface_is_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its interface, the kernel says so; if it reaches the address from another one, it is elsewhere."""
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: None)
+    monkeypatch.setattr(socket.socket, "getsockname", lambda _: ("192.0.2.5", 40_000))
+
+    assert is_here("192.0.2.5")
+    assert not is_here("192.0.2.6")
+
+
+def test_a_machine_knows_its_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's names are its host name and the hosts-file lines that contain it, without DNS."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "Workshop.")
+    monkeypatch.delattr(socket, "getaddrinfo")
+    hosts = tmp_path / "hosts"
+    hosts.write_text(
+        "127.0.0.1 localhost ads.evil.example\n0.0.0.0 tracker.example # workshop\n"
+        "127.0.1.1 workshop.Home.example workshop\n\nbroken\n"
+    )
+
+    assert own_names(hosts) == {"workshop", "workshop.home.example"}
+    assert own_names(tmp_path / "missing") == {"workshop"}
+
+
+def test_the_address_of_a_model_server_is_no_name_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if somebody appended it to the line with the host name: hotseat's dashboard must not answer there."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "workshop")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.1.1 workshop Qwen.localhost localhost gemma.localhost.\n")
+
+    assert own_names(hosts) == {"workshop", "localhost"}
+
+
+@pytest.mark.parametrize("name", ["localhost", ""])
+def test_a_machine_without_a_name_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """If the host name is localhost or empty, no name of the hosts file is accepted."""
+    monkeypatch.setattr(socket, "gethostname", lambda: name)
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost ads.evil.example\n")
+
+    assert own_names(hosts) == set()
