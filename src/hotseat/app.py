@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from hotseat.config.options import ServeOptions
-    from hotseat.handover.old_requests import OldRequests
+    from hotseat.handover.predecessor import OldRequests
     from hotseat.handover.restarts import Restarts
     from hotseat.handover.successor import Successor
     from hotseat.identifiers import Seconds

@@ -19,8 +19,7 @@ from hotseat import threads
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import RestartFailed, RestartInProgress, ShuttingDown
-from hotseat.handover.remote_scheduler import RemoteScheduler
-from hotseat.handover.restarts import STOPPING, Description, Restarts, TimeLimits
+from hotseat.handover.restarts import STOPPING, Description, RemoteScheduler, Restarts, TimeLimits
 from hotseat.handover.successor import ENDED, Listening
 from hotseat.identifiers import ModelName
 from hotseat.model_servers.os_processes import children

@@ -18,7 +18,7 @@ from tests.support.waiting import come_true, eventually
 from hotseat.cli.problems import Problem
 from hotseat.cli.restart import send_signal
 from hotseat.handover import stand_in
-from hotseat.handover.successor_process import ChildOfSystemd
+from hotseat.handover.successor import ChildOfSystemd
 from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
 from hotseat.model_servers.guard_end import GuardProcess
 from hotseat.model_servers.monitors import to_kill
@@ -106,7 +106,7 @@ PLACES: dict[str, tuple[Callable[[int, Path], Awaitable[None]], ...]] = {
     "model_servers/orphans.py": (a_start,),
     "model_servers/monitors.py": (a_monitor,),
     "handover/stand_in.py": (a_stand_in,),
-    "handover/successor_process.py": (a_child_of_systemd,),
+    "handover/successor.py": (a_child_of_systemd,),
     "cli/restart.py": (a_restart_command,),
 }
 """What each file with a signal does, beside a foreign process."""

@@ -55,7 +55,7 @@ from hotseat.catalog.named_models import Profile
 from hotseat.catalog.spec import Overrides
 from hotseat.errors import HostUnproven, NeverFits, NoMemory, OverBudget, Yielding
 from hotseat.fleet.host_proof import MOST_SKEW_S, FleetSecret, ProofChecker, Signer
-from hotseat.handover.request_messages import EVENTS
+from hotseat.handover.channel import EVENTS
 from hotseat.handover.successor import Listening
 from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.model_servers.conversations.handover import HandedConversations

@@ -223,6 +223,8 @@ class Dispatcher:
 
 
 class Views:
+    """The scheduler's views as of now."""
+
     def __init__(self, questions: Callable[[], Questions], clock: Callable[[], Instant]) -> None:
         self._questions, self._clock = questions, clock
 

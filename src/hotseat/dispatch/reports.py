@@ -20,6 +20,8 @@ BETWEEN_WARNINGS_S: Seconds = 60.0
 
 
 class SwapLog:
+    """A line for every swap, and a warning about thrashing."""
+
     def __init__(self) -> None:
         self._warned_at: Instant = float("-inf")
         self._early = 0
@@ -49,6 +51,7 @@ def swap_text(went: Evicted) -> str:
 
 
 def log_failure(failure: ReportFailure) -> None:
+    """A warning for every server that failed to start or exited by itself."""
     error = with_output(failure.error, failure.output)
     fields = (failure.model, failure.after_s, failure.failures, failure.retry_in_s, error)
     if failure.is_crash:
@@ -58,6 +61,8 @@ def log_failure(failure: ReportFailure) -> None:
 
 
 class UnmetLimits:
+    """Logs the limits of the configuration that cannot be met, each once until it changes."""
+
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._logged: list[str] = []

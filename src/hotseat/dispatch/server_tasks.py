@@ -241,6 +241,8 @@ def start_raised(model: ModelName, problem: Exception) -> LoadFailed:
 
 
 class ReadyServerTasks:
+    """The commands about servers that are up: sleep, wake-up and conversations."""
+
     def __init__(
         self,
         launcher: Launcher,

@@ -117,6 +117,8 @@ class Tickets:
 
 
 class OperatorRequests:
+    """Loads, unloads and cancellations that somebody asks for and awaits. Each has a ticket, as requests have."""
+
     def __init__(self, tickets: Tickets, questions: Callable[[], Questions], tell: Callable[[Event], None]) -> None:
         self._tickets, self._questions, self._tell = tickets, questions, tell
 

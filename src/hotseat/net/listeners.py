@@ -88,7 +88,10 @@ def tls_context(files: TlsFiles | None) -> ssl.SSLContext | None:
 
 @contextmanager
 def private_socket(name: str) -> Iterator[socket.socket]:
-    """It listens, so that clients can connect and wait until somebody answers; its folder is removed afterwards."""
+    """A unix socket that only our own user can connect to, since no key is checked behind it.
+
+    It listens, so that clients can connect and wait until somebody answers; its folder is removed afterwards.
+    """
     remove_leftovers(name)
     with (
         tempfile.TemporaryDirectory(prefix=PREFIX) as created,

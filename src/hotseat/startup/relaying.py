@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hotseat.config.reload import Reloader
-from hotseat.handover.streams import Streams
+from hotseat.handover.predecessor import Streams
 from hotseat.model_servers.liveness import Liveness
 from hotseat.relay.server import Relay
 from hotseat.startup.created_keys import open_created_keys

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.catalog.spec import NO_OVERRIDES
 from hotseat.handover.channel import Closed
-from hotseat.handover.old_requests import OldRequests
-from hotseat.handover.predecessor import VERSION
+from hotseat.handover.predecessor import VERSION, OldRequests
 from hotseat.identifiers import LaunchId, ModelName, TicketId
 from hotseat.model_servers.conversations.handover import read_handed
 from hotseat.model_servers.guard_link import CannotTake
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import Overrides
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.handover.channel import Channel, Message
-    from hotseat.handover.predecessor import Predecessor
-    from hotseat.handover.streams import Streams
+    from hotseat.handover.predecessor import Predecessor, Streams
     from hotseat.identifiers import Address, Upstream
     from hotseat.model_servers.conversations.handover import HandedConversations
     from hotseat.model_servers.server_description import ServerDescription

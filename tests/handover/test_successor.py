@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import eventually
 
-from hotseat.handover.successor_process import ChildOfSystemd, launched, new_program
+from hotseat.handover.successor import ChildOfSystemd, launched, new_program
 from hotseat.model_servers.descendants import start_of
 from hotseat.model_servers.os_processes import become_subreaper, children
 
@@ -58,7 +58,7 @@ def test_it_gets_the_descriptor_and_a_group_of_its_own() -> None:
 
 def test_it_has_ended_before_anybody_looks(passed: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process with the same pid is taken for it."""
-    monkeypatch.setattr("hotseat.handover.successor_process.start_of", lambda _: None)
+    monkeypatch.setattr("hotseat.handover.successor.start_of", lambda _: None)
     process = ChildOfSystemd(SLEEPER, os.environ, passed.fileno())
     process.send_signal(signal.SIGKILL)
 
