@@ -22,7 +22,7 @@ from hotseat.api.app import build
 from hotseat.api.openapi import document
 from hotseat.cli.commands import app as commands
 from hotseat.config.crosscheck import unused
-from hotseat.config.descriptions import descriptions
+from hotseat.config.json_schema import descriptions
 from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.model_schema import ModelForm
 from hotseat.config.schema import Config, ModelsDir

@@ -20,7 +20,7 @@ UNUSED = (
     "hotseat.estimates.gguf",
     "hotseat.estimates.safetensors",
     "hotseat.fleet.node",
-    "hotseat.config.descriptions",
+    "hotseat.config.json_schema",
     "hotseat.simulation",
 )
 OF_COMMANDS = ("asyncio", "pydantic", "yaml", "ssl", "hotseat.app", "hotseat.config")

@@ -1,6 +1,6 @@
 """PURE: find secrets in command lines, variables and URLs by their names, and remove them from text.
 
-Values taken from the environment are secrets everywhere; config/env_values.py knows them.
+Values taken from the environment are secrets everywhere; config/environment.py knows them.
 """
 
 from __future__ import annotations

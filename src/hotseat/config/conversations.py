@@ -10,8 +10,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hotseat.config.conversations_schema import ConversationsForm
 from hotseat.config.gpus import server_of
+from hotseat.config.schema import ConversationsForm
 from hotseat.estimates.command import Engine
 from hotseat.estimates.llama_flags import TRUE
 from hotseat.model_servers.remote_launchers import ELSEWHERE
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import LaunchRecipe
-    from hotseat.config.conversations_schema import ConversationsOrSwitch
+    from hotseat.config.schema import ConversationsOrSwitch
     from hotseat.estimates.command import Server
 
 OWN_PATH, OWN_PATH_IN_ENV = "--slot-save-path", "LLAMA_ARG_SLOT_SAVE_PATH"

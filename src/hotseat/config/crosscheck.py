@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.groups import Groups
-    from hotseat.config.model_schema import ModelForm
-    from hotseat.config.routing_schema import GroupForm
+    from hotseat.config.model_schema import GroupForm, ModelForm
     from hotseat.config.schema import Config
     from hotseat.identifiers import Address
     from hotseat.settings import Settings

@@ -1,26 +1,55 @@
-"""Parses one YAML file into plain values and the position of every path."""
+"""Parses one YAML file into plain values and the position of every path.
+
+The dialect is YAML 1.2: `no`, `on` and `12:30` stay text; object tags are refused; depth is limited. Problems have
+their place in the text as written: before variables were substituted.
+"""
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from yaml.error import YAMLError
+from yaml.composer import Composer, ComposerError
+from yaml.error import MarkedYAMLError, YAMLError
+from yaml.events import AliasEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.parser import Parser
+from yaml.reader import Reader, ReaderError
+from yaml.resolver import BaseResolver
+from yaml.scanner import Scanner
 
-from hotseat.config import yaml12
-from hotseat.config.env import Substituted, substitute
-from hotseat.config.env_values import Concealed
+from hotseat.config.environment import Concealed, Substituted, substitute
 from hotseat.config.problems import Path, Problems, Severity, Spot
-from hotseat.config.yaml_problems import YamlProblems
+
+try:
+    from yaml._yaml import CParser
+except ImportError:  # PyYAML was built without libyaml
+    CParser = None  # type: ignore[assignment,misc]  # the stub has it always
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MAX_CHARACTERS = 4_000_000
 MAX_VALUES = 200_000
+MAX_DEPTH = 64
+_READ_DIFFERENTLY = re.compile("[\\t!?*\\x85\\u2028\\u2029\\ufeff]")
+"""libyaml does not say where aliases are used, and accepts or counts some of the others differently."""
+
+_TAG = "tag:yaml.org,2002:"
+STR, NULL, BOOL, INT, FLOAT, MERGE = (_TAG + kind for kind in ("str", "null", "bool", "int", "float", "merge"))
+MAP, SEQ = _TAG + "map", _TAG + "seq"
+
+_PLAIN = (
+    (NULL, r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    (BOOL, r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    (INT, r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (FLOAT, r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    (MERGE, r"<<", ["<"]),
+)
 
 
 class Document(Struct, frozen=True):
@@ -66,14 +95,14 @@ class _Parse:
     def document(self) -> Document | None:
         self._problems.report_substitution()
         try:
-            tree = yaml12.compose(self._source.text)
+            tree = compose(self._source.text)
         except YAMLError as error:
             self._problems.report_syntax(error)
             return None
         return self._read(tree.root, tree.aliases)
 
     def _read(self, root: Node | None, aliases: Sequence[tuple[int, Node]]) -> Document | None:
-        if root is None or (isinstance(root, ScalarNode) and root.tag == yaml12.NULL):
+        if root is None or (isinstance(root, ScalarNode) and root.tag == NULL):
             return self._document
         if not isinstance(root, MappingNode):
             self._problems.report(root, (), "the file must contain a mapping, as in `models: …`")
@@ -99,11 +128,11 @@ class _Parse:
 
     def _count(self, depth: int) -> None:
         self._left -= 1
-        if self._left < 0 or depth > yaml12.MAX_DEPTH:
+        if self._left < 0 or depth > MAX_DEPTH:
             raise _TooMuch
 
     def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
-        self._refuse_tag(node, yaml12.MAP, path)
+        self._refuse_tag(node, MAP, path)
         members = self._members(node, path)
         return {name: self._member(name, key, value, path) for name, (key, value) in members.items()}
 
@@ -116,10 +145,10 @@ class _Parse:
         self._count(depth)
         members: dict[str, tuple[Node, Node]] = {}
         for key, value in node.value:
-            if key.tag != yaml12.MERGE and (name := self._key(key, path)) is not None:
+            if key.tag != MERGE and (name := self._key(key, path)) is not None:
                 self._refuse_duplicate(name, key, members, path)
                 members[name] = (key, value)
-        for merged in [value for key, value in node.value if key.tag == yaml12.MERGE]:
+        for merged in [value for key, value in node.value if key.tag == MERGE]:
             for source in merged.value if isinstance(merged, SequenceNode) else [merged]:
                 members = {**self._merged(source, path, depth), **members}
         return members
@@ -142,7 +171,7 @@ class _Parse:
             self._problems.report(key, (*path, name), f"duplicate key, first defined in line {line}")
 
     def _sequence(self, node: SequenceNode, path: Path) -> list[Any]:
-        self._refuse_tag(node, yaml12.SEQ, path)
+        self._refuse_tag(node, SEQ, path)
         items = []
         for position, item in enumerate(node.value):
             self._document.spots[(*path, position)] = self._problems.spot(item)
@@ -152,7 +181,7 @@ class _Parse:
     def _scalar(self, node: Node, path: Path) -> Any:
         self._note_variables(node, path)
         try:
-            value = yaml12.scalar(node.tag, node.value)
+            value = scalar(node.tag, node.value)
         except ValueError as error:
             self._problems.report(node, path, str(error))
             return node.value
@@ -182,3 +211,169 @@ def _anchors_only(root: MappingNode, aliases: Sequence[tuple[int, Node]]) -> Ite
         start, end = key.end_mark.index, value.end_mark.index  # an alias used as a value ends before its key begins
         if any(start <= node.start_mark.index < end and not start <= used < end for used, node in aliases):
             yield str(key.value)
+
+
+class YamlProblems:
+    def __init__(self, source: Substituted, original: str, file: str, problems: Problems) -> None:
+        self._source, self._original, self._file, self._problems = source, original, file, problems
+
+    def spot(self, node: Node) -> Spot:
+        return self._spot_of_mark(node.start_mark)
+
+    def report(self, node: Node, path: Path, message: str) -> None:
+        self._write(self.spot(node), path, message)
+
+    def report_substitution(self) -> None:
+        """Variables that could not be substituted."""
+        for problem in self._source.problems:
+            self._write(self._spot_of_original(problem.index), (), problem.message, problem.hint)
+
+    def report_variable(self, index: int, path: Path) -> bool:
+        """If the value of a variable is what YAML fails on, name the variable and do not quote its value."""
+        if name := self._source.holder_of(index):
+            said = f"the value of ${{env.{name}}} cannot be read as YAML here"
+            self._write(self._spot_of_substituted(index), path, said, "Put it in double quotes")
+        return bool(name)
+
+    def report_syntax(self, error: YAMLError) -> None:
+        spot, said = Spot(self._file, 1, 1), str(error)
+        if isinstance(error, MarkedYAMLError) and error.problem_mark:
+            spot, said = self._spot_of_mark(error.problem_mark), self._said(error)
+            if self.report_variable(error.problem_mark.index, ()):
+                return
+        elif isinstance(error, ReaderError):
+            spot = self._spot_of_substituted(error.position)
+            said = f"{error.reason} (#x{error.character:04x})"
+        self._write(spot, (), f"not valid YAML: {said}", _syntax_hint(said))
+
+    def _said(self, error: MarkedYAMLError) -> str:
+        """What is wrong, and where the construct begins: a missing quote is often noticed many lines later."""
+        context, said = error.context or "", error.problem or str(error)
+        if context and not context.startswith("while"):
+            return f"{context}, {said}"
+        begin, found = error.context_mark, error.problem_mark
+        if not begin or not found or begin.line == found.line:
+            return said
+        return f"{said} ({context} that begins in line {self._spot_of_mark(begin).line})"
+
+    def _write(self, spot: Spot, path: Path, message: str, hint: str = "") -> None:
+        self._problems.write(Severity.ERROR, spot, path, message, hint)
+
+    def _spot_of_mark(self, mark: Any) -> Spot:
+        line_start = self._source.original(mark.index - mark.column)
+        return Spot(self._file, mark.line + 1, self._source.original(mark.index) - line_start + 1)
+
+    def _spot_of_substituted(self, index: int) -> Spot:
+        return self._spot_of_original(self._source.original(index))
+
+    def _spot_of_original(self, index: int) -> Spot:
+        before = self._original[:index]
+        return Spot(self._file, before.count("\n") + 1, index - before.rfind("\n"))
+
+
+def _syntax_hint(said: str) -> str:
+    if "'\\t'" in said:
+        return "Indent with spaces"
+    return "Inside [ ] and { }, quote strings with ${…}" if "got '{'" in said else ""
+
+
+class Tree(NamedTuple):
+    root: Node | None
+    aliases: Sequence[tuple[int, Node]] = ()
+    """Where each alias is used, and what it stands for."""
+
+
+def compose(text: str) -> Tree:
+    """Raises YAMLError. libyaml takes a tenth of the time of PyYAML, but PyYAML's errors say more."""
+    if CParser is not None and not _READ_DIFFERENTLY.search(text):
+        with suppress(YAMLError, UnicodeEncodeError):
+            return Tree(_WithLibyaml(text).get_single_node())
+    composing = _WithPython(text)
+    return Tree(composing.get_single_node(), composing.aliases)
+
+
+class _Resolver(BaseResolver):
+    """Says which type a plain scalar has."""
+
+
+# PyYAML's classes are cooperative base classes without annotations.
+class _WithPython(Reader, Scanner, Parser, Composer, _Resolver):
+    """Composes one document and records where each alias is used."""
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        _Resolver.__init__(self)
+        self.aliases: list[tuple[int, Node]] = []
+        self._depth = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # the stub has no types
+        mark: Any = event.start_mark
+        if isinstance(event, AliasEvent):
+            node = super().compose_node(parent, index)
+            assert node is not None, "an alias always leads to a node"
+            self.aliases.append((mark.index, node))
+            return node
+        self.anchors.pop(getattr(event, "anchor", None), None)  # an anchor may be redefined
+        return self._one_deeper(parent, index, mark)
+
+    def _one_deeper(self, parent: Node | None, index: Any, mark: Any) -> Node | None:
+        if self._depth == MAX_DEPTH:
+            raise ComposerError(None, None, f"nested deeper than {MAX_DEPTH} levels", mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+if CParser is not None:
+
+    class _WithLibyaml(CParser, _Resolver):
+        """Composes one document. libyaml calls these methods before and after each node."""
+
+        def __init__(self, text: str) -> None:
+            CParser.__init__(self, text)
+            _Resolver.__init__(self)
+            self._depth = 0
+
+        def descend_resolver(self, current_node: Node | None, current_index: Any) -> None:
+            if self._depth == MAX_DEPTH:
+                raise ComposerError(None, None, f"nested deeper than {MAX_DEPTH} levels", None)
+            self._depth += 1
+
+        def ascend_resolver(self) -> None:
+            self._depth -= 1
+
+
+for _tag, _pattern, _first in _PLAIN:
+    _Resolver.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+def scalar(tag: str, text: str) -> Any:
+    """The value of a scalar; ValueError if its text does not match its tag."""
+    if tag not in _VALUE_OF:
+        raise ValueError(f'the tag "{tag.removeprefix(_TAG)}" is not supported')
+    return _VALUE_OF[tag](text)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f'"{text}" is not a boolean')
+    return text.lower() == "true"
+
+
+def _integer(text: str) -> int:
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+_VALUE_OF: dict[str, Callable[[str], Any]] = {
+    STR: str,
+    MERGE: str,
+    NULL: lambda _: None,
+    BOOL: _boolean,
+    INT: _integer,
+    FLOAT: float,
+}

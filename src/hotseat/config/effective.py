@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.redaction import HIDDEN, is_secret_name, redacted
 from hotseat.catalog.spec import written
-from hotseat.config.env_values import FREE_FORM
+from hotseat.config.environment import FREE_FORM
 from hotseat.config.units import address_text, size_text
 from hotseat.state.key_file import rights_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.named_models import Profile, RemoteModel, Selector
     from hotseat.catalog.sleeping import Sleep, SleepLevel
     from hotseat.catalog.spec import BodyChanges, Footprint, LaunchRecipe, ModelSpec, Timeouts
-    from hotseat.config.env_values import Concealed
+    from hotseat.config.environment import Concealed
     from hotseat.config.load import Loaded
     from hotseat.identifiers import Bytes, Place
     from hotseat.settings import ApiKey, Fleet, Settings

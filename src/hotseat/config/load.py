@@ -14,14 +14,13 @@ from hotseat.config.build import Built, FindDevices, build, no_devices
 from hotseat.config.conversations import with_conversations
 from hotseat.config.crosscheck import warn_of_own_address
 from hotseat.config.document import Document, parse
-from hotseat.config.env_values import NOTHING_CONCEALED, Concealed, with_secrets
+from hotseat.config.environment import NOTHING_CONCEALED, Concealed, Provenance, with_secrets
 from hotseat.config.llamaswap import differences
 from hotseat.config.macros import expand_all
 from hotseat.config.merge import merge
 from hotseat.config.models_dir import folder_of, with_files
 from hotseat.config.named_models import warn_of_proxies
 from hotseat.config.problems import ConfigProblem, Path, Problems, Severity, Spot
-from hotseat.config.provenance import Provenance
 from hotseat.config.validate import validate, without_foreign_keys
 from hotseat.model_files.folder import offered_by
 

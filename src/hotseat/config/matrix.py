@@ -17,8 +17,8 @@ from hotseat.identifiers import ModelName
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from hotseat.config.model_schema import MatrixForm
     from hotseat.config.problems import Path, Problems
-    from hotseat.config.routing_schema import MatrixForm
 
 MOST_SETS = 10_000
 """Alternatives multiply: `(a | b) & (c | d)` is four sets."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.config.model_schema import PeerForm, ProfileForm, SelectorForm
     from hotseat.config.problems import Path, Problems
-    from hotseat.config.routing_schema import PeerForm, ProfileForm, SelectorForm
     from hotseat.config.schema import Config
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")

@@ -4,15 +4,23 @@ import re
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hotseat.config.conversations_schema import ConversationsOrSwitch
 from hotseat.config.fleet_schema import FleetForm
-from hotseat.config.model_schema import LoadingStateName, ModelForm
-from hotseat.config.routing_schema import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
+from hotseat.config.model_schema import (
+    GroupForm,
+    LoadingStateName,
+    MatrixForm,
+    ModelForm,
+    PeerForm,
+    ProfileForm,
+    Routing,
+    SelectorForm,
+)
+from hotseat.config.problems import nearest
 from hotseat.config.schema_base import AsMapping, AsText, Form, Ignored, Later, TextOrMapping, is_key
-from hotseat.config.units import Duration, Listen, Network, OptionalBudget, Size, Switch
-from hotseat.settings import USER, Settings
+from hotseat.config.units import SWITCH_SCHEMA, Duration, Listen, Network, OptionalBudget, Size, Switch, shown
+from hotseat.settings import USER, GiB, Settings
 
 TimeFormat: TypeAlias = Literal[
     "", "ansic", "unixdate", "rubydate", "rfc822", "rfc822z", "rfc850", "rfc1123", "rfc1123z", "rfc3339",
@@ -29,6 +37,7 @@ _HEADER = re.compile(r"X-(?!Request-Id$|Api-Key$|Forwarded-(?:For|Proto|Host)$|R
 """Names that mean nothing else here."""
 _HASH_OF_NOTHING = f"sha256:{sha256(b'').hexdigest()}"
 LONGEST_HOLDER = 64
+ON, OFF = ("on", "true", "yes"), ("off", "false", "no")
 
 
 def _key(secret: str) -> str:
@@ -137,6 +146,28 @@ class OllamaForm(Form):
     listen: Listen | None = None
     """Second address for clients of Ollama, which expect it at 127.0.0.1:11434: plain HTTP also with `tls`, with the
     same keys and rules as `listen`. Its bare address says "Ollama is running". Default: none."""
+
+
+class ConversationsForm(Form):
+    disk: Size = 20 * GiB
+    """Maximum disk space of saved conversations, further limited by the free space. 0: off."""
+
+
+def _on_or_off(value: Any) -> str:
+    word = str(value).lower()
+    if word in ON:
+        return "on"
+    if word in OFF:
+        return "off"
+    said = f"must be on, off or a mapping such as {{disk: 20GiB}}, not {shown(value)}"
+    raise ValueError(". ".join(filter(None, (said, nearest(word, (*ON, *OFF))))))
+
+
+ConversationsOrSwitch: TypeAlias = Annotated[
+    Annotated[Literal["off", "on"], BeforeValidator(_on_or_off), WithJsonSchema(SWITCH_SCHEMA), AsText]
+    | Annotated[ConversationsForm, AsMapping],
+    TextOrMapping,
+]
 
 
 class DeviceForm(Form):

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hotseat.catalog.sleeping import Sleep, SleepLevel, Step, step_of
 from hotseat.catalog.template import MODEL_ID, fill_hole, sealed
-from hotseat.config.sleep_schema import SleepForm
+from hotseat.config.model_schema import SleepForm
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.redaction import HIDDEN, NAMES, SHORTEST_SECRET, redacted_text, secrets_in, without
 from hotseat.config.effective import secrets_of_settings
-from hotseat.config.env_values import Concealed
+from hotseat.config.environment import Concealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
