@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Coroutine
 
-    from hotseat.config.options import ServeOptions
     from hotseat.handover.predecessor import OldRequests
     from hotseat.handover.restarts import Restarts
     from hotseat.handover.successor import Successor
     from hotseat.identifiers import Seconds
     from hotseat.settings import Fleet
     from hotseat.startup.monitoring import Monitoring
+    from hotseat.startup.preparation import ServeOptions
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import pytest
 from msgspec import structs
 
 from hotseat.catalog.spec import Replicas
+from hotseat.config.crosscheck import refuse_to_serve
 from hotseat.config.effective import resolved
-from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.fleet import refuse_fleet, with_address
 from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, Fleet, NatsLogin, Settings, TlsFiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.config.llama_alias import ALIAS, with_alias
+from hotseat.config.specs import ALIAS, with_alias
 
 
 def test_llama_server_gets_the_name_of_its_model() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from hotseat.config.exposure import refuse_open, refuse_to_serve
+from hotseat.config.crosscheck import refuse_open, refuse_to_serve
 from hotseat.config.units import is_loopback, parse_budget, parse_duration, parse_listen, parse_size, shown, size_text
 from hotseat.settings import Access, ApiKey, Budget, Settings, TlsFiles
 

@@ -21,11 +21,10 @@ from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 from hotseat.app import serve
-from hotseat.config.options import ServeOptions
 from hotseat.daemon.file_limit import OPEN_MAX, file_limit, raise_file_limit
 from hotseat.net.listeners import bound
 from hotseat.settings import TlsFiles
-from hotseat.startup.preparation import FAILED, INVALID
+from hotseat.startup.preparation import FAILED, INVALID, ServeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from tests.support.fake_launcher import catalog, spec
 from tests.support.waiting import come_true
 
 from hotseat.activity.usage import Accounts
-from hotseat.config.active import ActiveConfig
 from hotseat.config.load import Loaded
+from hotseat.config.reload import ActiveConfig
 from hotseat.errors import KeyConflict, NotStored, Unauthorized, UnknownKey
 from hotseat.settings import Access, ApiKey, Role, Settings
 from hotseat.startup.created_keys import CreatedKeys

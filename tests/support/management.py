@@ -22,9 +22,8 @@ from hotseat.activity.usage import Accounts
 from hotseat.activity.usage_store import UsageCounter, UsageStore, UsageWriter
 from hotseat.api.app import build
 from hotseat.api.deps import ApiDeps
-from hotseat.config.active import ActiveConfig
 from hotseat.config.load import Loaded
-from hotseat.config.reload import ConfigReport, ReloadResult
+from hotseat.config.reload import ActiveConfig, ConfigReport, ReloadResult
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import RestartFailed, RestartInProgress

@@ -11,9 +11,9 @@ from hotseat.cli.client import Server
 from hotseat.cli.doctor_checks import Finding, State
 from hotseat.cli.queries import show_json
 from hotseat.cli.tables import without_escapes
-from hotseat.config.active import with_created_keys
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError
+from hotseat.config.reload import with_created_keys
 from hotseat.daemon.banner import url_of
 from hotseat.memory.manager import devices_for_models
 from hotseat.settings import Settings

@@ -17,7 +17,7 @@ from hotseat.cli.client import Refused, message_of
 from hotseat.cli.doctor_files import missing_files
 from hotseat.cli.problems import MISREAD, Problem
 from hotseat.cli.queries import failures_in_words, is_failing
-from hotseat.config.exposure import refuse_addresses
+from hotseat.config.crosscheck import refuse_addresses
 from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
 from hotseat.memory import nvidia

@@ -49,9 +49,9 @@ def serve(
     """Run the server."""
     collect_nothing_during_start()
     from hotseat import app as application
-    from hotseat.config.options import ServeOptions
     from hotseat.config.units import parse_listen
     from hotseat.settings import TlsFiles
+    from hotseat.startup.preparation import ServeOptions
 
     try:
         address = parse_listen(listen) if listen else None

@@ -15,12 +15,10 @@ from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.catalog.template import holes
 from hotseat.config.conversations import conversations_of
-from hotseat.config.crosscheck import CrossCheck, warn_of_unused
-from hotseat.config.exposure import warn_of_open_lists
+from hotseat.config.crosscheck import CrossCheck, warn_of_open_lists, warn_of_unused
 from hotseat.config.fleet import FleetMaker
 from hotseat.config.matrix import MatrixMaker
 from hotseat.config.named_models import NamedModelMaker
-from hotseat.config.priorities import urgencies
 from hotseat.config.problems import Problems, nearest
 from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
@@ -42,15 +40,18 @@ from hotseat.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from hotseat.catalog.groups import Matrix
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.config.problems import Path
     from hotseat.config.schema import Config
 
-
 NO_MODELS = "Put GGUF files into the `modelsDir` folder, or run `hotseat pull ORG/REPO`"
+A_DAY_S = 86_400.0
+PRIORITIES: Path = ("routing", "scheduler", "settings", "fifo", "priority")
+MOST_STEPS = 6
+"""Beyond 64 times the weight, more would only starve the rest."""
 
 
 class Built(Struct, frozen=True):
@@ -106,6 +107,28 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
         returns_to_default=config.return_to_default,
         preload=_preload(config, catalog, problems),
     )
+
+
+def urgencies(config: Config, names: Collection[str], problems: Problems) -> Mapping[str, float]:
+    """Urgency by model. Only the order of the priorities counts: people write 1 and 2 as well as 10 and 100."""
+    priorities = config.routing.scheduler.settings.fifo.priority
+    owner = {alias: name for name, form in config.models.items() for alias in form.aliases}
+    found: dict[str, int] = {}
+    for name, priority in priorities.items():
+        if name in names or name in owner:
+            found[owner.get(name, name)] = priority
+        else:
+            known = [*names, *owner]
+            problems.error((*PRIORITIES, name), f'no model is called "{name}"', nearest(name, known))
+    steps = _steps(found.values())
+    return {name: 2.0 ** steps[priority] for name, priority in found.items()}
+
+
+def _steps(priorities: Iterable[int]) -> dict[int, int]:
+    """How many distinct priorities are between each one and 0, the default."""
+    levels = sorted({0, *priorities})
+    ground = levels.index(0)
+    return {level: max(-MOST_STEPS, min(MOST_STEPS, n - ground)) for n, level in enumerate(levels)}
 
 
 def _policy(config: Config) -> Policy:
@@ -188,9 +211,6 @@ def _preload(config: Config, catalog: Catalog, problems: Problems) -> tuple[Mode
         else:
             problems.warn(path, f'no model is called "{name}", nothing is preloaded', nearest(name, catalog.names()))
     return tuple(found)
-
-
-A_DAY_S = 86_400.0
 
 
 def _settings(config: Config, maker: KeyMaker) -> Settings:

@@ -1,4 +1,4 @@
-"""Reloads the configuration.
+"""The configuration in effect, and how a reload replaces it. Other parts read it each time they need it.
 
 A new configuration is read and validated completely before anything changes; if it has errors, the old one stays
 active. A certificate that cannot be read prevents no other change, such as the removal of a key. Files are read in a
@@ -16,33 +16,48 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct, field, structs
 
 from hotseat.catalog.catalog import CatalogChange
-from hotseat.config.active import with_created_keys
-from hotseat.config.changed_keys import changed_keys, shortened
+from hotseat.config.crosscheck import refuse_to_serve
 from hotseat.config.effective import resolved
-from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.problems import ConfigError
 from hotseat.config.watch import Watch
 from hotseat.tasks import forever
 from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from hotseat.config.active import ActiveConfig
     from hotseat.config.load import Loaded, LookAgain
     from hotseat.identifiers import ModelName, Seconds
     from hotseat.model_files.folder import ModelFolders
-    from hotseat.settings import Settings
+    from hotseat.settings import ApiKey, Settings
 
 log = logging.getLogger(__name__)
-
 FOLDER_LOOK_S: Seconds = 2.0
 """How often a folder of models is scanned."""
 AT_STARTUP = {"listen": "listen", "ollama.listen": "ollama_listen", "tls": "tls", "fleet": "fleet"}
 """Keys that cannot change while hotseat runs, and their settings."""
 LOOK_S: Seconds = 0.5
 """How often the configuration files are checked, with `--watch-config`."""
+MOST_NAMED = 10
+NOT_KEYS = ("files", "fromModelsDir", "workingDir", "keepConversations", "withheldEnv", "concurrency")
+"""Parts of the effective configuration that follow from others."""
+
+
+class ActiveConfig:
+    def __init__(self, loaded: Loaded, created_keys: Sequence[ApiKey] = ()) -> None:
+        self.loaded = loaded
+        self.created_keys = tuple(created_keys)
+        """Of the commands `hotseat keys`. They change without a reload, and a reload does not change them."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of the configuration and the commands together."""
+        return with_created_keys(self.loaded.settings, self.created_keys)
+
+
+def with_created_keys(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
+    return structs.replace(settings, access=structs.replace(settings.access, created_keys=tuple(keys)))
 
 
 class ReloadResult(Struct, frozen=True):
@@ -223,3 +238,29 @@ class Reloader:
         self._active.loaded = found
         change = self._target.change_catalog(found)
         return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))
+
+
+def changed_keys(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
+    """Dotted, as in `models.qwen.ttl`; both are effective configurations. A new or removed part is one key."""
+    return tuple(_differing(_keys_of(before), _keys_of(after)))
+
+
+def _keys_of(effective: dict[str, Any]) -> dict[str, Any]:
+    """By the names that a file has for them."""
+    keys = {**effective, **effective["settings"], "devices": effective["budgets"]}
+    return {key: value for key, value in keys.items() if key not in (*NOT_KEYS, "settings", "budgets")}
+
+
+def _differing(before: dict[str, Any], after: dict[str, Any], path: str = "") -> Iterator[str]:
+    for key in dict.fromkeys((*before, *after)):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differing(old, new, f"{path}{key}.")
+        elif old != new:
+            yield f"{path}{key}"
+
+
+def shortened(keys: tuple[str, ...]) -> str:
+    """For one log line: the first keys, and how many more."""
+    more = f", and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+    return ", ".join(keys[:MOST_NAMED]) + more

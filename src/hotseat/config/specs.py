@@ -1,10 +1,10 @@
-"""Makes a ModelSpec from one model's keys."""
+"""Makes a ModelSpec from one model's keys, and reports commands that would not do what their author expects."""
 
 from __future__ import annotations
 
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -20,10 +20,10 @@ from hotseat.catalog.spec import (
     Timeouts,
 )
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
-from hotseat.config.container_checks import warn_of_container
 from hotseat.config.gpus import GpuChoiceMaker
-from hotseat.config.llama_alias import with_alias
 from hotseat.config.sleeping import SleepMaker
+from hotseat.estimates.command import Engine, container_run, server_in
+from hotseat.estimates.report import CannotEstimate
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
 if TYPE_CHECKING:
@@ -34,16 +34,19 @@ if TYPE_CHECKING:
     from hotseat.config.model_schema import CapabilitiesForm, Filters, ModelForm, TimeoutsForm
     from hotseat.config.problems import Path, Problems
     from hotseat.config.schema import Config
+    from hotseat.estimates.command import ContainerRun
 
 COMFYUI = "comfyui_auto"
 """The name under which llama-swap serves ComfyUI at /comfyui/: a web page that opens dozens of connections."""
 COMFYUI_SLOTS = 50
-
 SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish", "ssh")
 """These interpret operators and `~` themselves; ssh has a shell do it on the other host."""
 _OPERATOR = re.compile(r"&&|\|\||\||;|&|#|\d*(>>?|<)(&\d|&-)?.*")
 _QUOTES = 'Check the quotes; a # after a space begins a comment, unless the value stands below "cmd: |"'
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
+ALIAS = "LLAMA_ARG_ALIAS"
+DETACHED = re.compile(r"--detach|-[itPq]*d[ditPq]*")
+Env: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Defaults(Struct, frozen=True):
@@ -266,3 +269,39 @@ def _endpoint(text: str) -> str | None:
     if text == "none":
         return None
     return text if text.startswith("/") else f"/{text}"
+
+
+def with_alias(name: str, argv: tuple[str, ...], env: Env) -> Env:
+    """The environment of a model's server; without the alias, responses would name the path of the model's file."""
+    try:
+        server = server_in(argv, dict(env))
+    except CannotEstimate:
+        return env
+    named = ALIAS in server.env or any(option.partition("=")[0] in ("-a", "--alias") for option in server.options)
+    return env if server.engine is not Engine.LLAMA or named else (*env, (ALIAS, name))
+
+
+def warn_of_container(argv: tuple[str, ...], stop: tuple[str, ...] | None, path: Path, problems: Problems) -> None:
+    """`argv` and `stop` are a model's `cmd` and `cmdStop`."""
+    if (run := container_run(argv)) is None:
+        return None
+    if is_detached(run):
+        said = "the command ends at once, and hotseat takes the server for ended"
+        return problems.warn((*path, "cmd"), f"with --detach {said}", "Remove -d and --detach")
+    if stop is None:
+        said = "a container that does not end on SIGTERM outlives its model: only the client can be killed"
+        return problems.warn((*path, "cmd"), said, stop_hint(argv[0].rpartition("/")[2], run))
+    if run.values("--name") and not run.values("--rm", "--replace") and "rm" not in " ".join(stop).split():
+        said = "the container stays after its end, so the next start finds its name taken"
+        return problems.warn((*path, "cmd"), said, "Add --rm")
+    return None
+
+
+def is_detached(run: ContainerRun) -> bool:
+    return any(DETACHED.fullmatch(name) and value != "false" for name, value in run.options)
+
+
+def stop_hint(engine: str, run: ContainerRun) -> str:
+    if name := run.values("--name")[-1:]:
+        return f"Add cmdStop: {engine} stop {name[0]}"
+    return f"Add --name ${{MODEL_ID}} to cmd, and cmdStop: {engine} stop ${{MODEL_ID}}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from hotseat.activity.usage import Accounts
-    from hotseat.config.active import ActiveConfig
+    from hotseat.config.reload import ActiveConfig
     from hotseat.identifiers import Seconds
     from hotseat.relay.server import Relay
     from hotseat.settings import ApiKey

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
     from pathlib import Path
 
-    from hotseat.config.active import ActiveConfig
     from hotseat.config.load import Loaded
+    from hotseat.config.reload import ActiveConfig
     from hotseat.identifiers import ModelName
     from hotseat.memory.manager import MemoryWatch
     from hotseat.model_servers.supervisor import Supervisor

@@ -1,21 +1,23 @@
-"""What a start needs before anything runs: sockets, a configuration that may be served, and a certificate."""
+"""What a start needs before anything runs: options, sockets, a configuration that may be served, and a certificate."""
 
 from __future__ import annotations
 
 import errno
 import os
 import ssl
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
-from hotseat.config.active import with_created_keys
-from hotseat.config.exposure import refuse_to_serve
-from hotseat.config.options import load
+from hotseat.config.crosscheck import refuse_to_serve
+from hotseat.config.fleet import with_address
+from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError
+from hotseat.config.reload import with_created_keys
 from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.handover.predecessor import predecessor_in
+from hotseat.memory.manager import devices_for_models
 from hotseat.model_files.folder import ModelFolders
 from hotseat.net.listeners import bound, tls_context
 from hotseat.state.key_file import UnreadableKeys, created_keys_of
@@ -25,9 +27,8 @@ from hotseat.telemetry.recent_lines import RecentLines
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from hotseat.config.load import Loaded
-    from hotseat.config.options import ServeOptions
     from hotseat.handover.predecessor import Predecessor
     from hotseat.settings import ApiKey, Settings, TlsFiles
     from hotseat.telemetry.stdout_writer import StdoutWriter
@@ -35,6 +36,17 @@ if TYPE_CHECKING:
 FAILED, INVALID = 1, 3
 TAKEN = "`hotseat doctor` names the program that uses it. "
 OLLAMA_RUNS = "Ollama itself probably runs: stop it with `systemctl stop ollama`, or quit its app. "
+
+
+class ServeOptions(Struct, frozen=True):
+    config: list[Path]
+    listen: tuple[str, int] | None = None
+    allow_open: bool = False
+    lenient: bool = False
+    watches: bool = False
+    """Reload when a configuration file changes."""
+    tls: TlsFiles | None = None
+    """None: what the files say."""
 
 
 class CannotStart(Exception):
@@ -83,7 +95,7 @@ def prepare_with(predecessor: Predecessor | None, options: ServeOptions, writer:
     model_folders, systemd = ModelFolders(), Systemd(os.environ)
     handed = predecessor.sockets_of_systemd() if predecessor else sockets_of_systemd()
     if handed:
-        options = replace(options, listen=most_exposed(handed))
+        options = structs.replace(options, listen=most_exposed(handed))
     loaded = load_config(options, model_folders)
     created_keys, tls = load_access(loaded.settings)
     recent_lines = RecentLines()
@@ -93,6 +105,24 @@ def prepare_with(predecessor: Predecessor | None, options: ServeOptions, writer:
         options, loaded, created_keys, *listening, tls, model_folders, systemd, writer, recent_lines, bool(handed),
         predecessor,
     )  # fmt: skip
+
+
+def load(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
+    """Read the configuration and apply the command line options."""
+    loaded = read(
+        options.config,
+        environ=os.environ,
+        lenient=options.lenient,
+        offer=model_folders.look,
+        find_devices=devices_for_models,
+        listen=options.listen,
+    )
+    settings = loaded.settings
+    if options.tls is not None:
+        settings = structs.replace(settings, tls=options.tls)
+    if options.allow_open:
+        settings = structs.replace(settings, access=structs.replace(settings.access, allow_open=True))
+    return replace(loaded, settings=with_address(settings))
 
 
 def listen(
@@ -134,7 +164,8 @@ def load_config(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
 def load_access(settings: Settings) -> tuple[Sequence[ApiKey], ssl.SSLContext | None]:
     """The created keys and the certificate, if the settings may be served with them; for `hotseat check` too."""
     created_keys = load_created_keys()
-    check_exposure(with_created_keys(settings, created_keys))
+    if problem := refuse_to_serve(with_created_keys(settings, created_keys)):
+        raise CannotStart(problem)
     return created_keys, load_certificate(settings.tls)
 
 
@@ -144,11 +175,6 @@ def load_created_keys() -> Sequence[ApiKey]:
         return created_keys_of(os.environ)
     except UnreadableKeys as problem:
         raise CannotStart(str(problem)) from None
-
-
-def check_exposure(settings: Settings) -> None:
-    if problem := refuse_to_serve(settings):
-        raise CannotStart(problem)
 
 
 def load_certificate(files: TlsFiles | None) -> ssl.SSLContext | None:

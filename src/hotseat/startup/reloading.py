@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.catalog import compare
-from hotseat.config.options import load
 from hotseat.net.listeners import tls_context
 from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.startup.models import grace_of, with_figures
+from hotseat.startup.preparation import load
 from hotseat.telemetry import logs
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hotseat.activity.usage import Accounts
 from hotseat.activity.usage_store import USAGE_FILE, UsageStore
-from hotseat.config.active import ActiveConfig
+from hotseat.config.reload import ActiveConfig
 from hotseat.daemon.shutdown import ShutdownSequence
 from hotseat.relay.access.host_requests import HostVerifier
 from hotseat.relay.access.policy import Policy
