@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hotseat.cli.config_text import PULLED, Draft, text_of
 from hotseat.cli.memory_budget import devices
