@@ -13,7 +13,7 @@ from tests.support.fake_launcher import catalog, spec
 from tests.support.waiting import come_true
 
 from hotseat.activity.recent import InProgress
-from hotseat.cli.fleet_why import about
+from hotseat.cli.fleet import about
 from hotseat.errors import LoadFailed
 from hotseat.fleet.view import Order
 from hotseat.identifiers import ClientId, HostName, ModelName, TicketId

@@ -1,4 +1,4 @@
-"""`hotseat fleet`: the hosts, what runs on them, and what an operator can request of them."""
+"""`hotseat fleet`: hosts, models and requests as the queried host knows them, and what can be requested of hosts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ MOST_COLUMNS = 8
 CERTIFICATE_S, CLOCK_S = 14 * 86400.0, 5.0
 """What is left of a certificate, and how far a clock is off, when a line warns of it."""
 STALE = "Other hosts are shown with their last known state, and nothing can be changed or moved."
+MODELS = ("HOST", "MODEL", "PHASE", "IN FLIGHT", "WAITING", "LONGEST WAIT", "MEMORY", "SINCE")
+REQUESTS = ("HOST", "ASKED", "TICKET", "MODEL", "CLIENT", "STATE", "WAITED", "SINCE", "REQUEST")
 
 
 def status(server: Server, as_json: bool) -> None:
@@ -127,3 +129,90 @@ def take_back(server: Server, host: str, order: str) -> None:
 
 def move(server: Server, model: str, host: str) -> None:
     print(message_of(server.wait("POST", f"/hotseat/fleet/models/{in_path(model)}/move", to=host)))
+
+
+def ps(server: Server, as_json: bool) -> None:
+    fleet = server.ask("GET", "/hotseat/fleet")
+    models = models_of(fleet)
+    if as_json:
+        return show_json(models)
+    print(table(MODELS, [model_row(model) for model in models]))
+    if is_disconnected(fleet):
+        print(f"\n{warning_of(fleet)}")
+    return None
+
+
+def models_of(fleet: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """By host, then by model."""
+    found = [{"host": host["host"], **each} for host in fleet["hosts"] for each in host["residents"]]
+    return sorted(found, key=lambda model: (model["host"], model["model"]))
+
+
+def model_row(model: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        model["host"],
+        model["model"],
+        model["phase"],
+        str(model["in_flight"]),
+        str(model["waiting"]),
+        duration(model["oldest_wait_s"] or None),
+        ", ".join(f"{device} {memory_text(size)}" for device, size in model["memory"].items()),
+        duration(model["phase_s"]),
+    )
+
+
+def requests(server: Server, as_json: bool) -> None:
+    found = server.ask("GET", "/hotseat/fleet/requests")
+    if as_json:
+        return show_json(found)
+    print(table(REQUESTS, [request_row(request) for request in found["in_progress"]]))
+    if found["silent"]:
+        print(f"\n{'; '.join(found['problems'].values())}: requests that only these hosts know are missing")
+    return None
+
+
+def request_row(request: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        request["host"],
+        request["asked"],
+        str(request["ticket"] or ""),
+        request["model"],
+        request["client"],
+        request["state"],
+        duration(request["waited_s"]),
+        duration(request["seconds"]),
+        f"{request['method']} {request['path']}",
+    )
+
+
+def why(server: Server, model: str, as_json: bool) -> None:
+    found = server.ask("GET", f"/hotseat/fleet/models/{in_path(model)}")
+    if as_json:
+        return show_json(found)
+    lines = [line for host in found["hosts"] for line in about(found["model"], host)]
+    return print("\n".join(lines))
+
+
+def about(model: str, host: Mapping[str, Any]) -> list[str]:
+    """The state first, then what an operator may have to do something about."""
+    lines = [state_of_model(model, host)]
+    if host["obstacle"]:
+        lines.append(f"  gets no requests for it: {host['host']} is {host['obstacle']}; {host['remedy']}")
+    if host["last_error"] and host["last_error"] != host["why"]:
+        lines.append(f"  last failure: {host['last_error']}")
+    if differs := host["differs"]:
+        lines.append(f"  defined differently: {differs['definition']}; {other_definition(differs)}")
+    return lines
+
+
+def state_of_model(model: str, host: Mapping[str, Any]) -> str:
+    name, phase = host["host"], host["phase"] or "not loaded"
+    if not host["has_answered"]:
+        return f"{name}: {model} is {phase}; {host['why']}, so the reason is unknown"
+    if not host["is_configured"] and host["phase"] is None:
+        return f"{name}: {model} is not in its configuration"
+    return f"{name}: {model} is {phase}: {host['why']}"
+
+
+def other_definition(differs: Mapping[str, Any]) -> str:
+    return f"on {differs['compared_with']}: {differs['other_definition']}"

@@ -36,7 +36,7 @@ def show(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
 @app.command(epilog="Example: hotseat fleet ps")
 def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Show the models on all hosts. The queried host answers with what it knows."""
-    from hotseat.cli.fleet_ps import ps
+    from hotseat.cli.fleet import ps
 
     ps(Server(url, api_key), as_json)
 
@@ -44,7 +44,7 @@ def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
 @app.command(epilog="Example: hotseat fleet requests")
 def requests(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Show requests in progress on all hosts. Each has the host that serves it and the one that was asked."""
-    from hotseat.cli.fleet_requests import requests
+    from hotseat.cli.fleet import requests
 
     requests(Server(url, api_key), as_json)
 
@@ -65,17 +65,17 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show the output of a model or the log of a host. The model's server may run on any host."""
-    from hotseat.cli.fleet_logs import logs
+    from hotseat.cli.logs import fleet_logs
 
     if model is None and host is None:
         raise typer.BadParameter("name a model or use --host")
-    logs(Server(url, api_key), model, host, lines, follow, as_json)
+    fleet_logs(Server(url, api_key), model, host, lines, follow, as_json)
 
 
 @app.command(epilog="Example: hotseat fleet why qwen")
 def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Explain the state of a model on each host. This includes why a host cannot load it."""
-    from hotseat.cli.fleet_why import why
+    from hotseat.cli.fleet import why
 
     why(Server(url, api_key), model, as_json)
 
@@ -136,6 +136,6 @@ def restart(
     Each process is replaced as by `hotseat restart`. The next host is restarted when the one before is back with its
     models. The queried host is the last.
     """
-    from hotseat.cli.fleet_restart import restart
+    from hotseat.cli.restart import restart_hosts
 
-    restart(Server(url, api_key), hosts or (), keep_going=keep_going)
+    restart_hosts(Server(url, api_key), hosts or (), keep_going=keep_going)

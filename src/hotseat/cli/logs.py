@@ -1,4 +1,4 @@
-"""`hotseat logs`: the output of the model servers and hotseat's own log, in the order of time."""
+"""`hotseat logs` and `hotseat fleet logs`: the output of model servers and hotseat's own log, in the order of time."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NOT_FOUND = 404
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
+OF_FLEET = "/hotseat/fleet/logs"
 
 
 def logs(server: Server, model: str | None, lines: int, follow: bool, as_json: bool) -> None:
@@ -93,3 +94,15 @@ def coloured(line: LogLine) -> str:
     colour = COLOURS.get(line.level or "", "")
     said = without_escapes(body(line))
     return f"{DIM}{without_escapes(head(line, None))} |{PLAIN} {colour}{said}{PLAIN if colour else ''}"
+
+
+def fleet_logs(server: Server, model: str | None, host: str | None, lines: int, follow: bool, as_json: bool) -> None:
+    what = {name: value for name, value in (("model", model), ("host", host)) if value is not None}
+    show_lines(fleet_lines_of(server, {**what, "lines": lines}, follow), as_json, flush=follow)
+
+
+def fleet_lines_of(server: Server, query: dict[str, object], follow: bool) -> Iterator[str]:
+    """Each line as JSON."""
+    if follow:
+        return server.follow(OF_FLEET, **query, follow="true")
+    return iter(server.text(OF_FLEET, **query, json="true").splitlines())
