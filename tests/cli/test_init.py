@@ -11,8 +11,7 @@ from tests.support.model_folders import model_bytes, put, put_checkpoint
 
 from hotseat.catalog.spec import GpuChoice
 from hotseat.cli import init
-from hotseat.cli.fit import fits_on
-from hotseat.cli.memory_budget import GIB, Device
+from hotseat.cli.fit import GIB, Device, fits_on
 from hotseat.config.load import Loaded, read
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, DeviceName, Place
 

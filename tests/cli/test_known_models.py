@@ -11,9 +11,9 @@ from tests.support.model_folders import put
 from tests.support.waiting import come_true
 
 from hotseat.cli.client import Server
-from hotseat.cli.known_models import Places
+from hotseat.cli.local_models import Places
 from hotseat.cli.problems import Problem
-from hotseat.cli.run_reference import model_for
+from hotseat.cli.pull import model_for
 from hotseat.config.effective import resolved
 from hotseat.config.load import read
 from hotseat.config.reload import ConfigReport

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from tests.support.machines import GiB, Pool
 
-from hotseat.cli.memory_budget import devices
+from hotseat.cli.fit import devices
 from hotseat.identifiers import RAM, DeviceName
 from hotseat.memory.machine import Machine
 

@@ -1,4 +1,4 @@
-"""`hotseat pull` on the command line, with a hub on this machine."""
+"""`hotseat pull`, and `hotseat run ORG/REPO`, with a hub that is none."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from tests.support.local_hub import Content, LocalHub, local_hub, use
 from tests.support.model_folders import model_bytes, model_head, put
 
 from hotseat.cli import pull
-from hotseat.cli.memory_budget import GIB, Device
+from hotseat.cli.fit import GIB, Device
+from hotseat.cli.pull import pulled
 from hotseat.downloads.library import close_session
 from hotseat.downloads.model_download import UrlDownload
+from hotseat.downloads.reference import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.command_line import Typed
+    from tests.support.command_line import CommandLine, Typed
 
 NOBODY = ("--url", "http://127.0.0.1:1")
 CONFIG = """\
@@ -280,3 +282,35 @@ def test_errors_are_one_sentence(hub: LocalHub, typed: Typed, words: tuple[str, 
     assert said.err.startswith("hotseat: ")
     assert said.err.count("\n") == 1
     assert "hf_secret" not in said.err
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("org/repo/m-Q8_0.gguf", "org/repo/m-Q4_K_M.gguf", "org/other/x.gguf", "plain.gguf"):
+        os.utime(put(tmp_path / name), (0, 0))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("org/repo", "m-Q4_K_M"),
+        ("org/repo:q8_0", "m-Q8_0"),
+        ("org/repo:m-Q8_0.gguf", "m-Q8_0"),
+        ("org/repo:Q2_K", ""),
+        ("org/other", "x"),
+        ("org/absent", ""),
+        ("https://host/plain.gguf", "plain"),
+    ],
+)
+def test_what_was_pulled_before_is_found_without_the_hub(folder: Path, reference: str, name: str) -> None:
+    """The usual quantisation comes first."""
+    assert pulled(parse(reference), folder) == name
+
+
+async def test_a_configured_name_with_a_slash_is_no_reference(command_line: CommandLine) -> None:
+    """It goes to the model; nothing is pulled."""
+    said = await command_line.type("run", "org/llama", "hello")
+
+    assert "hub" not in said.err
+    assert "ORG/REPO" not in said.err

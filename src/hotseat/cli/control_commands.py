@@ -33,8 +33,8 @@ def run(
 
     server = Server(url, api_key)
     if "/" in model and not queries.is_configured(server, model):
-        from hotseat.cli.known_models import Places
-        from hotseat.cli.run_reference import model_for
+        from hotseat.cli.local_models import Places
+        from hotseat.cli.pull import model_for
 
         model = model_for(model, Places(server), yes)
     run(server, model, prompt)

@@ -1,4 +1,7 @@
-"""How a found model runs on this machine: its command, the longest context that fits, and the memory it takes."""
+"""How a found model runs on this machine: its command, the longest context that fits, and the memory it takes.
+
+The memory that models may use is that of GPUs with memory of their own, else the RAM.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,25 @@ from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
 from hotseat.estimates.machine import Gpu
 from hotseat.estimates.report import DRIVER, CannotEstimate, Where
+from hotseat.identifiers import RAM
+from hotseat.memory.machine import find_machine
 from hotseat.model_files.file_kind import Engine, Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hotseat.cli.memory_budget import Device
     from hotseat.estimates.machine import Files
     from hotseat.identifiers import Bytes
+    from hotseat.memory.machine import Machine
     from hotseat.model_files.file_kind import Found
 
 CONTEXTS = (32768, 16384, 8192, 4096)
 """Long enough to start with; users who need more have the memory for it and raise it."""
 EMBEDDED_AT_ONCE = 8192
-
 ASSUMED = "its file does not specify the pooling type: mean is assumed"
 UNREADABLE = "its memory use could not be read from its file"
-
 ONLY = {Role.EMBEDDING: ("--embeddings",), Role.RERANK: ("--reranking",)}
+GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +119,28 @@ def _own_options(model: Found) -> tuple[str, ...]:
         return ("-m", str(model.path), "--inference-path", "/v1/audio/transcriptions")
     context = next((each for each in CONTEXTS if each <= model.trained_context), model.trained_context)
     return (str(model.path), *(("--max-model-len", str(context)) if context else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    name: str
+    memory: Bytes
+    label: str = ""
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.name != RAM
+
+    @property
+    def reserve(self) -> Bytes:
+        """Memory left for the desktop or the driver on a GPU, and for everything else on the machine."""
+        return min(self.memory // 8, GIB) if self.is_gpu else min(self.memory // 4, 4 * GIB)
+
+
+def devices(machine: Machine | None = None) -> list[Device]:
+    """A card that uses the machine's RAM has no budget of its own: the RAM is counted instead."""
+    machine = machine or find_machine()
+    labels, borrowers = machine.labels, machine.borrowers
+    found = {name: Device(name, seen.total, labels[name]) for name, seen in machine.devices().items()}
+    cards = [device for name, device in found.items() if device.is_gpu and name not in borrowers]
+    return cards or [found[RAM]]

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import in_path, message_of
-from hotseat.cli.confirm import confirm
+from hotseat.cli.problems import confirm
 from hotseat.cli.restart import check_is_here
 from hotseat.cli.tables import table
 from hotseat.state.local_proof import written_proof

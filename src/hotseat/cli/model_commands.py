@@ -28,7 +28,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the files, size, context, memory and command of a model."""
-    from hotseat.cli.known_models import Places
+    from hotseat.cli.local_models import Places
     from hotseat.cli.show import show
 
     show(model, Places(Server(url, api_key), config or []), as_json)
@@ -44,7 +44,7 @@ def pull(
     api_key: Key = None,
 ) -> None:
     """Download a model into the `modelsDir` folder. A running hotseat lists it at once."""
-    from hotseat.cli.known_models import Places
+    from hotseat.cli.local_models import Places
     from hotseat.cli.pull import pull
 
     pull(reference, Places(Server(url, api_key), config or []))
@@ -59,7 +59,7 @@ def rm(
     api_key: Key = None,
 ) -> None:
     """Delete a model from the `modelsDir` folder. Files that another model uses stay."""
-    from hotseat.cli.known_models import Places
+    from hotseat.cli.local_models import Places
     from hotseat.cli.remove import remove
 
     remove(model, Places(Server(url, api_key), config or []), yes)

@@ -1,4 +1,4 @@
-"""`hotseat pull`: downloads a model into the models folder, after a look at disk and memory."""
+"""`hotseat pull`, and `hotseat run ORG/REPO`: downloads a model to its folder, after a look at disk and memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from hotseat.cli.download_bar import download_bar, say
-from hotseat.cli.fit import UNREADABLE, budget, fitted
-from hotseat.cli.known_models import known
-from hotseat.cli.memory_budget import devices
-from hotseat.cli.models_folder import models_folder, models_in, name_of, wait_until_listed
-from hotseat.cli.problems import Problem
+from hotseat.cli.fit import UNREADABLE, budget, devices, fitted
+from hotseat.cli.local_models import known, models_folder, models_in, name_of, wait_until_listed
+from hotseat.cli.problems import Problem, confirm
 from hotseat.cli.tables import without_escapes
 from hotseat.config.units import size_text
 from hotseat.downloads import hub, url_file
@@ -25,17 +22,16 @@ from hotseat.downloads.model_download import HubDownload, UrlDownload, remote_fi
 from hotseat.downloads.problems import DownloadProblem
 from hotseat.downloads.reference import HubReference, parse
 from hotseat.downloads.transfer import Patience
-from hotseat.downloads.variants import Choice, choose, named, projectors, variants
+from hotseat.downloads.variants import USUAL, Choice, choose, named, projectors, variants
 from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.file_kind import read_gguf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TextIO
 
-    from hotseat.cli.fit import Fitted
-    from hotseat.cli.known_models import Places
-    from hotseat.cli.memory_budget import Device
+    from hotseat.cli.fit import Device, Fitted
+    from hotseat.cli.local_models import Places
     from hotseat.downloads.hub import Repository
     from hotseat.downloads.model_download import ModelDownload, RemoteFiles
     from hotseat.downloads.reference import Reference, UrlReference
@@ -219,3 +215,66 @@ def _stopping(download: ModelDownload) -> Iterator[None]:
             else "starts over: the server sends no strong ETag"
         )
         raise Problem(f"stopped; the same command {then}") from None
+
+
+def model_for(text: str, places: Places, without_asking: bool) -> str:
+    """`text` is no name of a configured model."""
+    with in_words():
+        reference, folder = parse(text, hub.address()), models_folder(places)
+        if name := pulled(reference, folder):
+            return name
+        found = plan(reference, folder)
+        show(found, sys.stderr)
+        if not without_asking:
+            confirm(f"Download {found.title}?", "nothing was downloaded")
+        return carry_out(found, folder, places, sys.stderr)  # a pipe gets only the answer
+
+
+def pulled(reference: Reference, folder: Path) -> str:
+    """The name of a model that was pulled by this reference; empty if there is none."""
+    if not isinstance(reference, HubReference):
+        return next((name for name, path in models_in(folder).items() if path == folder / reference.name), "")
+    home = folder / reference.repository
+    here = {name: path for name, path in models_in(folder).items() if path.is_relative_to(home)}
+    quants = {name: read_gguf(path).quant for name, path in here.items()}
+    wanted = [
+        name
+        for name, path in here.items()
+        if reference.wanted in ("", path.name, str(path.relative_to(home))) or reference.wanted.upper() == quants[name]
+    ]
+    return min(wanted, key=lambda name: (quants[name] != USUAL, name), default="")
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadBar:
+    update: Callable[[Bytes], None]
+    """Takes the number of bytes that are there."""
+    say: Callable[[str], None]
+
+
+def say(text: str) -> None:
+    print(without_escapes(text), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def download_bar(title: str, size: Bytes) -> Iterator[DownloadBar]:
+    if not sys.stderr.isatty():
+        yield DownloadBar(lambda _: None, say)
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(escape(without_escapes(title)), total=size)
+        yield DownloadBar(
+            lambda there: progress.update(task, completed=there),
+            lambda text: progress.console.print(escape(without_escapes(text)), highlight=False),
+        )

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.cli.client import Refused
-from hotseat.cli.confirm import confirm
-from hotseat.cli.file_users import FileUsers, mentions
-from hotseat.cli.known_models import known, refuse_another_machine
-from hotseat.cli.models_folder import models_in, wait_until_gone
-from hotseat.cli.problems import Problem, Unreachable
+from hotseat.cli.local_models import FileUsers, known, mentions, models_in, refuse_another_machine, wait_until_gone
+from hotseat.cli.problems import Problem, Unreachable, confirm
 from hotseat.cli.queries import NOT_RUNNING, UNKNOWN, stopped
 from hotseat.cli.tables import without_escapes
 from hotseat.config.units import size_text
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hotseat.cli.client import Server
-    from hotseat.cli.known_models import Known, KnownModel, Places
+    from hotseat.cli.local_models import Known, KnownModel, Places
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.redaction import redacted
 from hotseat.cli.client import Refused, in_path
-from hotseat.cli.config_text import count_text
 from hotseat.cli.estimate import estimated, totals
-from hotseat.cli.known_models import known
+from hotseat.cli.local_models import known
 from hotseat.cli.problems import Problem, Unreachable
 from hotseat.cli.queries import phase_of, show_json
-from hotseat.cli.tables import duration, without_escapes
+from hotseat.cli.tables import count_text, duration, without_escapes
 from hotseat.config.units import size_text
 from hotseat.estimates.files import Disk
 from hotseat.estimates.gguf import CHAT_TEMPLATE
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hotseat.cli.client import Server
-    from hotseat.cli.known_models import Known, KnownModel, Places
+    from hotseat.cli.local_models import Known, KnownModel, Places
 
 
 def show(name: str, places: Places, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Plain text for terminals: aligned columns, short durations, no control sequences."""
+"""Plain text for terminals: aligned columns, short durations and counts, no control sequences."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def memory_text(size: int) -> str:
     """`210 MiB`; from a thousand on `1.2 GiB`."""
     return f"{size / (1 << 20):.0f} MiB" if size < 1000 << 20 else f"{size / (1 << 30):.1f} GiB"
+
+
+def count_text(number: int) -> str:
+    """`7.62 B`, `270 M`."""
+    for unit, factor in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return str(number)
 
 
 def duration(seconds: float | None) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.catalog.redaction import HIDDEN
 from hotseat.cli.client import Refused
 from hotseat.cli.doctor import examined, finding_json, understood
-from hotseat.cli.known_models import is_local
+from hotseat.cli.local_models import is_local
 from hotseat.cli.problems import MISREAD, Problem, Unreachable
 from hotseat.cli.reports.facts import devices, versions
 from hotseat.cli.reports.mask import Mask

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.redaction import redacted
 from hotseat.cli.doctor import server_of, understood
-from hotseat.cli.known_models import is_local
+from hotseat.cli.local_models import is_local
 from hotseat.cli.problems import BadConfig, Problem
 from hotseat.cli.reports.facts import devices, versions
 from hotseat.cli.reports.markdown import page
