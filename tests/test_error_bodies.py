@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 import hotseat
 from hotseat.api import errors as api_errors
-from hotseat.api import llama_cpp_errors
+from hotseat.api.routes import llama_cpp
 from hotseat.config.problems import ConfigError
 from hotseat.error_bodies import Dialect, answer, one_line, stream_error
 from hotseat.errors import (
@@ -214,7 +214,7 @@ RENDERED: dict[str, Callable[[HotseatError], tuple[dict[str, str], bytes]]] = {
     "API of OpenAI, text": lambda error: by_api(error, "/v1/models", TEXT),
     "API of OpenAI, object": lambda error: by_api(error, "/v1/models", OPENAI),
     "API of Ollama": lambda error: by_api(error, "/api/show", AUTO, "ollama"),
-    "API of llama.cpp's router": lambda error: parts_of(llama_cpp_errors.refusal(error)),
+    "API of llama.cpp's router": lambda error: parts_of(llama_cpp.refusal(error)),
 }
 OF_FILES = (ConfigError, TraceError)
 """Lists of problems, which commands print."""

@@ -9,7 +9,7 @@ from tests.support.conversations import kept_and_continued, restored_in_vain
 from tests.support.fake_launcher import catalog, spec
 from tests.support.management import Management, management
 
-from hotseat.api.llama_cpp_events import passed
+from hotseat.api.llama_cpp_models import passed
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.events import ConversationsRestored, UpstreamReady
 

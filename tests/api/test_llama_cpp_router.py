@@ -15,8 +15,8 @@ from tests.support.server_events import next_event
 from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
-from hotseat.api.llama_cpp_events import Change, StateChanges
-from hotseat.api.routes.llama_cpp_props import asked
+from hotseat.api.llama_cpp_models import Change, StateChanges
+from hotseat.api.routes.llama_cpp import asked
 from hotseat.catalog.spec import Capabilities, LaunchRecipe, ModelSpec
 from hotseat.dispatch.journal import BEHIND
 from hotseat.dispatch.tickets import OPERATOR

@@ -17,7 +17,7 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.recent import InProgress, Tokens
 from hotseat.activity.usage import HELD
-from hotseat.api.llama_swap_events import News
+from hotseat.api.routes.llama_swap import News
 from hotseat.dispatch.journal import Gap
 from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.relay.routing.model_name import find_destination
@@ -241,7 +241,7 @@ async def test_a_feed_describes_models_again_only_if_one_changed(
     news = News(application(rig).state.deps)
     first = [message async for message in news.first()]
     with monkeypatch.context() as patched:
-        patched.setattr("hotseat.api.llama_swap_events.swap_models", None)
+        patched.setattr("hotseat.api.routes.llama_swap.swap_models", None)
         unchanged = [message async for message in news.after(Gap(1))]
     await rig.delete("/upstream/alpha")
 

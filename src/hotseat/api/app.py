@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from hotseat.api.errors import add_error_handlers
 from hotseat.api.headers import CommonHeaders
-from hotseat.api.llama_cpp_events import StateChanges
+from hotseat.api.llama_cpp_models import StateChanges
 from hotseat.api.routes import (
     config,
     docs_page,
@@ -20,14 +20,11 @@ from hotseat.api.routes import (
     fleet_models,
     fleet_requests,
     keys,
-    llama_cpp_props,
-    llama_cpp_router,
+    llama_cpp,
     llama_swap,
     logs,
     management,
     ollama,
-    ollama_loads,
-    ollama_refusals,
     overrides,
     profiles,
     requests,
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
 ROUTERS = (
     estimates, overrides, management, v1_models, status, requests, config, restart, keys, usage, profiles, yield_memory,
     fleet, fleet_hosts, fleet_logs, fleet_models, fleet_requests, events, logs, traffic, docs_page, ollama,
-    ollama_loads, ollama_refusals, llama_cpp_router, llama_cpp_props, llama_swap,
+    llama_cpp, llama_swap,
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from tests.support.loop_turns import Turns
 from tests.support.relay_rig import HELLO, chat
 from tests.support.waiting import come_true
 
-from hotseat.api.routes.llama_cpp_props import LONGEST_PROPS
+from hotseat.api.routes.llama_cpp import LONGEST_PROPS
 from hotseat.catalog.spec import LoadingState
 from hotseat.fleet.host_http import MOST_OF_A_LIST
 from hotseat.model_servers.own_metrics import LARGEST
