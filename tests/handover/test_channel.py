@@ -10,7 +10,7 @@ import socket
 import pytest
 from tests.support.catalogs import gpu
 
-from hotseat.api.journal_json import plain
+from hotseat.api.routes.events import plain
 from hotseat.errors import Busy, HotseatError, LoadFailed
 from hotseat.handover.channel import (
     Channel,

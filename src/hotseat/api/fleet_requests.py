@@ -19,7 +19,7 @@ from hotseat.api.slices import slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hotseat.api.request_schemas import RequestInProgress
+    from hotseat.api.routes.requests import RequestInProgress
 
     At = tuple[str, "Reported | RequestInProgress"]
     """A request, and the host that reports it."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from hotseat.api.fleet_schemas import Membership, OtherHost
-from hotseat.api.journal_json import Cause, JournalEntry
+from hotseat.api.routes.events import Cause, JournalEntry
 from hotseat.api.schema_base import Schema
 from hotseat.api.status_schemas import Ticket
 from hotseat.catalog.spec import MOST_TTL_S

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from hotseat import dashboard
 from hotseat.api.app import build
 from hotseat.api.deps import ApiDeps
-from hotseat.api.log_sources import LogSources
+from hotseat.api.routes.logs import LogSources
 from hotseat.api.server import served
 from hotseat.model_files.facts import FactsReader
 from hotseat.startup.metrics import metrics_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from heapq import merge
 from itertools import chain, islice
 from operator import attrgetter
@@ -17,11 +18,14 @@ from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.slices import Listing, joined, taken
 from hotseat.errors import ClientError
+from hotseat.identifiers import LogLine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 
-    from hotseat.identifiers import LogLine
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.identifiers import ModelName
+    from hotseat.model_servers.output import Output, Outputs
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
@@ -89,3 +93,30 @@ async def log_feed(sources: Sequence[LogSource], lines: int) -> AsyncGenerator[s
 
 def event(line: LogLine) -> str:
     return f"data: {as_json(line)}\n\n"
+
+
+class LogSources:
+    def __init__(self, dispatcher: Dispatcher, outputs: Outputs, own: LogSource) -> None:
+        self._dispatcher = dispatcher
+        self._outputs = outputs
+        self.own = own
+
+    def of_model(self, model: ModelName) -> LogSource:
+        return ModelOutput(model, self._outputs.of(model))
+
+    def all(self) -> Sequence[LogSource]:
+        return [self.own, *map(self.of_model, self._dispatcher.catalog.models)]
+
+
+class ModelOutput:
+    def __init__(self, model: ModelName, output: Output) -> None:
+        self._model = model
+        self._output = output
+
+    def newest(self, lines: int) -> Iterator[LogLine]:
+        return (LogLine(line.at, line.text, self._model) for line in self._output.newest(lines))
+
+    async def follow(self) -> AsyncGenerator[LogLine, None]:
+        async with aclosing(self._output.follow()) as lines:
+            async for line in lines:
+                yield LogLine(line.at, line.text, self._model)

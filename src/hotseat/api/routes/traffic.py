@@ -16,8 +16,7 @@ from msgspec.structs import asdict
 
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import LiveStream, lasting, listening
-from hotseat.api.journal_json import plain
-from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
+from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S, plain
 from hotseat.api.slices import taken
 from hotseat.catalog.spec import written
 from hotseat.dispatch.journal import Entry, Gap

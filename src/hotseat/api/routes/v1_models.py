@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from hotseat.api.deps import ApiDeps, Caller, Deps
+from hotseat.api.model_schemas import SHARE_READ
 from hotseat.api.routes.status import progress
-from hotseat.api.schema_base import Error
+from hotseat.api.schema_base import Error, Schema
 from hotseat.api.slices import Listing, page, rows
-from hotseat.api.v1_schemas import Abilities, LoadStatus, ModelEntry, ModelList
 from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import ModelSpec
 from hotseat.scheduling.lifecycle import Phase
@@ -22,9 +23,48 @@ if TYPE_CHECKING:
     from hotseat.catalog.named_models import NamedModel
     from hotseat.catalog.spec import Capabilities
 
+router = APIRouter(tags=["inference"])
+
 Status = Literal["loaded", "loading", "unloaded"]
 
-router = APIRouter(tags=["inference"])
+
+class LoadStatus(Schema):
+    value: Annotated[
+        Literal["loaded", "loading", "unloaded", "unknown"], Field(description="Unknown for a model of a peer.")
+    ] = "unknown"
+    progress: Annotated[float | None, Field(description=SHARE_READ)] = None
+    args: Annotated[list[str] | None, Field(description="The context, if known, as an option of llama-server.")] = None
+
+
+class Abilities(Schema):
+    """What a model can do according to the configuration."""
+
+    input: list[str]
+    output: list[str]
+    vision: bool
+    audio_transcriptions: bool
+    audio_speech: bool
+    image_generation: bool
+    function_calling: bool
+    reranker: bool
+
+
+class ModelEntry(Schema):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "hotseat"
+    status: LoadStatus = LoadStatus()
+    name: str | None = None
+    description: str | None = None
+    context_length: int | None = None
+    capabilities: Abilities | None = None
+    meta: Annotated[dict[str, Any], Field(description="Type of the name, and metadata from the configuration.")]
+
+
+class ModelList(Schema):
+    object: Literal["list"] = "list"
+    data: list[ModelEntry]
 
 
 @router.get("/v1/models", summary="The configured models", response_model=ModelList)
