@@ -11,11 +11,9 @@ import pytest
 from tests.support.served_fleet import all_answer
 from tests.support.waiting import PATIENCE_S, come_true
 
-from hotseat.api import fleet_logs as merged_logs
-from hotseat.api import followed_log
-from hotseat.api.fleet_logs import FleetLog
 from hotseat.api.log_text import as_json
 from hotseat.api.routes import fleet_logs
+from hotseat.api.routes.fleet_logs import FleetLog
 from hotseat.fleet import other_hosts
 from hotseat.identifiers import HostName, LogLine, ModelName
 from hotseat.tasks import Tasks
@@ -136,7 +134,7 @@ async def test_an_answer_that_is_a_log_in_part(hosts: Served, monkeypatch: pytes
 
 async def test_lines_that_are_too_long_to_be_kept_of_all_hosts(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest that have room are shown, and nothing of a line that was cut."""
-    monkeypatch.setattr(merged_logs, "MOST_BYTES", 1000)
+    monkeypatch.setattr(fleet_logs, "MOST_BYTES", 1000)
     all_answer(monkeypatch, "\n".join(as_json(LogLine(n, f"{n}" * 100)) for n in range(1, 9)).encode())
 
     assert await lines(hosts, "host=b") == [("b", None, f"{n}" * 100) for n in (6, 7, 8)]
@@ -190,7 +188,7 @@ async def test_a_line_that_is_written_while_old_ones_are_sent(hosts: Served) -> 
 
 async def test_a_log_that_is_silent_for_a_while(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next line is what is written next."""
-    monkeypatch.setattr(merged_logs, "HEARTBEAT_S", 0)
+    monkeypatch.setattr(fleet_logs, "HEARTBEAT_S", 0)
     own = hosts.parts["a"].logs
     log = FleetLog(hosts.fleet["a"].fleet_admin.others, [], None, own.own, HostName("a"))
     async with asyncio.timeout(PATIENCE_S), aclosing(log.feeds(10)[0]) as feed:
@@ -220,7 +218,7 @@ async def test_a_followed_host_sends_no_log(hosts: Served, monkeypatch: pytest.M
 
 async def test_a_followed_host_restarts(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its log continues: what it wrote meanwhile is not missing, and nothing comes twice."""
-    monkeypatch.setattr(followed_log, "AGAIN_S", 0.01)
+    monkeypatch.setattr(fleet_logs, "AGAIN_S", 0.01)
     there = hosts.parts["b"]
     there.logs.write_own("info", "before")
     async with there_followed(hosts) as feed:

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from tests.support.served_fleet import all_answer
 
 from hotseat.activity.recent import InProgress
-from hotseat.api import fleet_requests
-from hotseat.api.fleet_requests import each_once
-from hotseat.api.fleet_schemas import FleetRequest
+from hotseat.api.routes import fleet_requests
+from hotseat.api.routes.fleet_requests import FleetRequest, each_once
 from hotseat.api.routes.requests import in_progress
 from hotseat.api.slices import SLICE
 from hotseat.identifiers import ClientId, HostName, ModelName, TicketId

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from tests.support.waiting import PATIENCE_S
 
-from hotseat.api import followed_log
-from hotseat.api.followed_log import MISSED, FollowedLog, Shown
 from hotseat.api.log_text import as_json
+from hotseat.api.routes import fleet_logs
+from hotseat.api.routes.fleet_logs import MISSED, FollowedLog, Shown
 from hotseat.errors import HostUnresponsive
 from hotseat.identifiers import HostName, LogLine
 
@@ -29,7 +29,7 @@ GONE = "gpu2 is gone; its log continues here when it is back"
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed_log, "AGAIN_S", 0)
+    monkeypatch.setattr(fleet_logs, "AGAIN_S", 0)
 
 
 class Scripted:

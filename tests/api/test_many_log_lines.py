@@ -11,10 +11,9 @@ import pytest
 from tests.support.loop_turns import LongestCallback
 from tests.support.server_events import next_event
 
-from hotseat.api import fleet_logs
-from hotseat.api.fleet_logs import MOST_LINES, FleetLog
 from hotseat.api.log_text import as_json
-from hotseat.api.routes import logs
+from hotseat.api.routes import fleet_logs, logs
+from hotseat.api.routes.fleet_logs import MOST_LINES, FleetLog
 from hotseat.api.routes.logs import ModelOutput
 from hotseat.api.slices import SLICE, SLICE_S, slices
 from hotseat.identifiers import HostName, LogLine, ModelName

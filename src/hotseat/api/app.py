@@ -15,9 +15,7 @@ from hotseat.api.routes import (
     estimates,
     events,
     fleet,
-    fleet_hosts,
     fleet_logs,
-    fleet_models,
     fleet_requests,
     keys,
     llama_cpp,
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
     estimates, overrides, management, v1_models, status, requests, config, restart, keys, usage, profiles, yield_memory,
-    fleet, fleet_hosts, fleet_logs, fleet_models, fleet_requests, events, logs, traffic, docs_page, ollama,
+    fleet, fleet_logs, fleet_requests, events, logs, traffic, docs_page, ollama,
     llama_cpp, llama_swap,
 )  # fmt: skip
 

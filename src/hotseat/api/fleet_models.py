@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from hotseat.api.fleet_schemas import OtherHost
-from hotseat.api.model_schemas import ModelDetails
+from hotseat.api.model_schemas import ModelDetails, OtherHost
 from hotseat.errors import HostUnresponsive
 
 if TYPE_CHECKING:

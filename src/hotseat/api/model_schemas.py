@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from hotseat.api.fleet_schemas import Membership, OtherHost
 from hotseat.api.routes.events import Cause, JournalEntry
+from hotseat.api.routes.fleet import Membership
 from hotseat.api.schema_base import Schema
 from hotseat.api.status_schemas import Ticket
 from hotseat.catalog.spec import MOST_TTL_S
@@ -121,6 +121,16 @@ class Model(Schema):
         str | None,
         Field(description="Its server's own web pages are at http://LABEL.localhost:PORT/. Null: it is being removed."),
     ] = None
+
+
+class OtherHost(Schema):
+    """A model on another host of the fleet."""
+
+    host: str
+    phase: str
+    why: Annotated[
+        str, Field(description="Reason given by that host, or why it did not answer; empty: none was given.")
+    ]
 
 
 class ModelDetails(Model):

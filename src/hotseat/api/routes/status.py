@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query
 
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.fleet_models import details_from_fleet, other_hosts
-from hotseat.api.fleet_schemas import Membership
 from hotseat.api.model_schemas import Conversations, Device, Footprint, Model, ModelDetails, Models
 from hotseat.api.routes import overrides
 from hotseat.api.routes.events import about, entry_json, last_start, last_stop
+from hotseat.api.routes.fleet import Membership
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schema_base import Failure
 from hotseat.api.slices import Listing, page, rows
