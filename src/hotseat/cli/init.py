@@ -11,11 +11,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from hotseat.cli.fit import Fitted, devices, fitted
 from hotseat.cli.problems import Problem
