@@ -14,7 +14,6 @@ from bench.fleet_faults.world import simulate
 from tests.support.depth import by_depth
 
 from hotseat.fleet import moves, name_owner
-from hotseat.fleet.absences import Absences
 from hotseat.fleet.catalog import FleetCatalog
 from hotseat.fleet.claim_table import CLAIM_S, Held
 from hotseat.fleet.drain import Drain
@@ -23,7 +22,7 @@ from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.own_state import UnsavedState
 from hotseat.fleet.reconciler import Reconciler
 from hotseat.fleet.records import HostOrder
-from hotseat.fleet.roster import Roster
+from hotseat.fleet.roster import Absences, Roster
 from hotseat.fleet.store import BegunAnew, Bucket
 from hotseat.identifiers import HostName
 from hotseat.relay.exchange.fleet_hop import FleetHop

@@ -15,11 +15,10 @@ from tests.support.fleet import CATALOG, GPU, there
 
 from hotseat.fleet import obstacles, placement
 from hotseat.fleet.placement import Load, Nowhere, Serve, place
-from hotseat.fleet.present_hosts import PresentHosts
 from hotseat.fleet.records import CatalogRecord, Claim, DeviceBudget, HostOrder, HostRecord, Offer, decoded, encoded
 from hotseat.fleet.replicas import to_keep
 from hotseat.fleet.revision_tracker import Ledger
-from hotseat.fleet.roster import Roster
+from hotseat.fleet.roster import PresentHosts, Roster
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Change, Removed, Revision, Written
 from hotseat.identifiers import ClientId, HostName, ModelName
 

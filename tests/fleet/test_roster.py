@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.fleet import CATALOG, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
 
-from hotseat.fleet.absences import KNOWN_S
-from hotseat.fleet.host_orders import MOST_KNOWN, NO_ORDER
 from hotseat.fleet.records import STOPS, Claim, HostOrder, encoded
-from hotseat.fleet.roster import LONGEST_REASON, MOST_UNREACHABLE, Roster
+from hotseat.fleet.roster import KNOWN_S, LONGEST_REASON, MOST_KNOWN, MOST_UNREACHABLE, NO_ORDER, Roster
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
 

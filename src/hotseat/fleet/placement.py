@@ -21,7 +21,7 @@ from hotseat.fleet.obstacles import (
     obstacle_to_serving,
     obstacles_in_words,
 )
-from hotseat.fleet.rendezvous import rendezvous_score
+from hotseat.fleet.roster import rendezvous_score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
