@@ -27,7 +27,7 @@ from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.config.sleeping import SERVERS
 from hotseat.identifiers import ModelName
-from hotseat.model_servers.open_supervisor import open_supervisor
+from hotseat.model_servers.supervisor import open_supervisor
 from hotseat.scheduling.commands import PutToSleep, WakeUp
 from hotseat.scheduling.events import UpstreamAsleep, UpstreamAwake
 

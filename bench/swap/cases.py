@@ -21,7 +21,7 @@ from bench.swap.sides import BIG, REST, TINY, Bare, Proxied, Swap
 from tests.support.llama import REPOSITORY, model_file
 from tests.support.supervisor_rig import SupervisorRig, model
 
-from hotseat.model_servers.open_supervisor import open_supervisor
+from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

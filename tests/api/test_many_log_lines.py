@@ -17,8 +17,7 @@ from hotseat.api.routes.fleet_logs import MOST_LINES, FleetLog
 from hotseat.api.routes.logs import ModelOutput
 from hotseat.api.slices import SLICE, SLICE_S, slices
 from hotseat.identifiers import HostName, LogLine, ModelName
-from hotseat.model_servers.output import Output
-from hotseat.model_servers.recent_chunks import KEPT
+from hotseat.model_servers.output import KEPT, Output
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator

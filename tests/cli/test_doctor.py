@@ -17,7 +17,7 @@ from tests.support.ports import free_port
 
 from hotseat.cli import doctor_checks
 from hotseat.cli.doctor_checks import AMD, NVIDIA, State
-from hotseat.model_servers import orphans, os_processes, port_owner
+from hotseat.model_servers import orphans, os_processes, ports
 from hotseat.model_servers.os_processes import GUARD, MARKER
 from hotseat.settings import Access, ApiKey, Settings
 
@@ -241,7 +241,7 @@ def test_a_server_without_its_guard_is_a_warning(tmp_path: Path, monkeypatch: py
         add_process(tmp_path, pid, parent)
         write(tmp_path / f"{pid}/cmdline", command)
         write(tmp_path / f"{pid}/environ", f"{MARKER}=launch-{pid}" if command == b"server" else "")
-    for module in (os_processes, orphans, port_owner, doctor_checks):
+    for module in (os_processes, orphans, ports, doctor_checks):
         monkeypatch.setattr(module, "PROC", str(tmp_path))
     [finding] = doctor_checks.orphans()
 

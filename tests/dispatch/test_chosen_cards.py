@@ -15,7 +15,7 @@ from hotseat.catalog.spec import GpuChoice
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import ANY_GPU, ClientId, DeviceName, ModelName
-from hotseat.model_servers.open_supervisor import open_supervisor
+from hotseat.model_servers.supervisor import open_supervisor
 from hotseat.model_servers.visible_gpus import CardName, Runtime
 from hotseat.scheduling.scheduler import Scheduler
 

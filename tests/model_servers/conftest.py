@@ -9,8 +9,8 @@ import pytest
 from tests.support.counting import COVERAGE_CONFIG, VARIABLE
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig
 
-from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.os_processes import children
+from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -26,16 +26,16 @@ from tests.support.waiting import PATIENCE_S, come_true, come_true_async
 
 from hotseat.catalog.spec import GpuChoice
 from hotseat.identifiers import LOCAL_HOST, Address, DeviceName, LaunchId, ModelName, Place
-from hotseat.model_servers import taken_servers
+from hotseat.model_servers import adoption
+from hotseat.model_servers.adoption import fingerprint_of, read_description
 from hotseat.model_servers.conversations.transfers import OTHERS_FOLDER
 from hotseat.model_servers.descendants import start_of
 from hotseat.model_servers.guard_end import GUARDS
 from hotseat.model_servers.guard_grace import connect
-from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import leftovers
 from hotseat.model_servers.output import Outputs
-from hotseat.model_servers.port_owner import listener_of
-from hotseat.model_servers.server_description import fingerprint_of, read_description
+from hotseat.model_servers.ports import listener_of
+from hotseat.model_servers.supervisor import open_supervisor
 from hotseat.scheduling.commands import Allowance, SaveConversations
 from hotseat.scheduling.events import UpstreamAwake
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.model_servers.server_description import ServerDescription
+    from hotseat.model_servers.adoption import ServerDescription
     from hotseat.model_servers.supervisor import Supervisor
     from hotseat.scheduling.events import UpstreamReady
 
@@ -353,7 +353,7 @@ async def test_who_listens_is_looked_up_in_a_thread(former: SupervisorRig, monke
         looked_up_by.append(threading.current_thread())
         return listener_of(address, leader, marker)
 
-    monkeypatch.setattr(taken_servers, "listener_of", noted)
+    monkeypatch.setattr(adoption, "listener_of", noted)
     await former.ready(model("healthy"))
     async with successor_of(former) as supervisor:
         usable = await supervisor.taken()
@@ -437,11 +437,11 @@ async def test_after_a_crash_a_server_must_answer(
     folder: Path, killed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has watched it since; one that does not is ended."""
-    monkeypatch.setattr(taken_servers, "HEALTH_S", PATIENCE_S)
+    monkeypatch.setattr(adoption, "HEALTH_S", PATIENCE_S)
     async with after_crash(folder) as supervisor:
         first, second = await supervisor.taken()
         os.kill(first.pid, signal.SIGSTOP)
-        monkeypatch.setattr(taken_servers, "HEALTH_S", 0.5)
+        monkeypatch.setattr(adoption, "HEALTH_S", 0.5)
         usable = await come_true_async(supervisor.taken)  # the other one may be too late, too
         supervisor.adopt(NINE, second, spec_of(second))
         await supervisor.end_unadopted()
@@ -467,7 +467,7 @@ async def test_a_start_leaves_alone_what_an_orphaned_guard_keeps(folder: Path, k
 
 
 def test_equal_settings_have_equal_fingerprints_in_every_process() -> None:
-    program = "from tests.support.supervisor_rig import *; from hotseat.model_servers.server_description import *; "
+    program = "from tests.support.supervisor_rig import *; from hotseat.model_servers.adoption import *; "
     program += "print(fingerprint_of(model('healthy', env=(('A', '1'),))))"
     other = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
 

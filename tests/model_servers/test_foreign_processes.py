@@ -22,9 +22,9 @@ from hotseat.handover.successor import ChildOfSystemd
 from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
 from hotseat.model_servers.guard_end import GuardProcess
 from hotseat.model_servers.monitors import to_kill
-from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import end_leftovers
 from hotseat.model_servers.os_processes import become_subreaper, children, session_of
+from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -20,9 +20,9 @@ from tests.support.waiting import come_true, eventually
 
 from hotseat.model_servers.descendants import FORMAT, Record, current_pid_scope, start_of, write
 from hotseat.model_servers.guard_grace import check_private
-from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import is_abandoned, private_folder, recorded
 from hotseat.model_servers.os_processes import children
+from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,9 +13,20 @@ from tests.support.supervisor_rig import model
 from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
-from hotseat.model_servers.output import GATHER_S, SKIPPED, Line, Output, Outputs, Pipe
-from hotseat.model_servers.recent_chunks import KEPT, MERGED_S, MOST_CHUNKS, SMALL
-from hotseat.model_servers.stdout_copy import LONGEST_LINE, StdoutCopy
+from hotseat.model_servers.output import (
+    GATHER_S,
+    KEPT,
+    LONGEST_LINE,
+    MERGED_S,
+    MOST_CHUNKS,
+    SKIPPED,
+    SMALL,
+    Line,
+    Output,
+    Outputs,
+    Pipe,
+    StdoutCopy,
+)
 
 if TYPE_CHECKING:
     from tests.support.supervisor_rig import SupervisorRig

@@ -17,8 +17,8 @@ from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers import readahead
-from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.readahead import BLOCK, Pace, ReadingAhead
+from hotseat.model_servers.supervisor import open_supervisor
 from hotseat.scheduling.commands import ReadAhead
 from hotseat.tasks import Tasks
 

@@ -21,7 +21,7 @@ from tests.support.waiting import come_true, eventually
 from hotseat.cli import doctor_checks
 from hotseat.memory import amd, kernel, precedence, processes, ram
 from hotseat.memory.measurement import Slot
-from hotseat.model_servers import load_progress, orphans, os_processes, port_owner
+from hotseat.model_servers import load_progress, orphans, os_processes, ports
 from hotseat.model_servers.guarded_process import Order, PipeEnds
 from hotseat.model_servers.os_processes import GUARD, MARKER, children
 from hotseat.relay.upstream.kernel import is_dying
@@ -64,8 +64,8 @@ READERS: dict[str, tuple[Reader, object]] = {
     "model_servers/os_processes.py command_line": (lambda pid, _: os_processes.command_line(pid)[-1], SHOWN),
     "model_servers/os_processes.py stat_of": (lambda pid, _: (os_processes.stat_of(pid) or [b""])[0], b"S"),
     "model_servers/os_processes.py variable_of": (lambda pid, _: os_processes.marker_of(pid), SHOWN),
-    "model_servers/port_owner.py holds": (lambda pid, _: port_owner.holds(pid, set()), False),
-    "model_servers/port_owner.py name_of": (lambda pid, _: port_owner.name_of(pid), SHOWN),
+    "model_servers/ports.py holds": (lambda pid, _: ports.holds(pid, set()), False),
+    "model_servers/ports.py name_of": (lambda pid, _: ports.name_of(pid), SHOWN),
     "relay/upstream/kernel.py is_dying": (lambda pid, _: is_dying(pid), False),
 }
 """By the function that opens the file: what tells that it has read it, and the right answer."""

@@ -10,7 +10,7 @@ import pytest
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, command_for, model
 
 from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
-from hotseat.model_servers.open_supervisor import open_supervisor
+from hotseat.model_servers.supervisor import open_supervisor
 from hotseat.model_servers.visible_gpus import CardName, Runtime
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tests.support.waiting import come_true
 
 from hotseat.model_servers.guard_trees import Tree
 from hotseat.model_servers.monitors import MONITOR_S
-from hotseat.model_servers.open_supervisor import open_supervisor
+from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from tests.support.catalogs import one_at_a_time
 
-from hotseat.model_servers.server_description import ServerDescription
+from hotseat.model_servers.adoption import ServerDescription
 from hotseat.scheduling.conversation_state import ConversationState
 from hotseat.scheduling.handover import Departure, Failure, Handover, HeldLease, LevelRecord, ServerRecord
 from hotseat.scheduling.state import ModelState, State

@@ -58,8 +58,8 @@ from hotseat.fleet.host_proof import MOST_SKEW_S, FleetSecret, ProofChecker, Sig
 from hotseat.handover.channel import EVENTS
 from hotseat.handover.successor import Listening
 from hotseat.identifiers import ClientId, HostName, ModelName
+from hotseat.model_servers.adoption import ServerDescription
 from hotseat.model_servers.conversations.handover import HandedConversations
-from hotseat.model_servers.server_description import ServerDescription
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.conversation_state import NOT_REUSED, TRIES
 from hotseat.scheduling.events import OverridesChanged, ProfileChanged, SlotsLearned, YieldEnded, YieldRequested

@@ -20,7 +20,7 @@ from hotseat.identifiers import Address, ClientId, DeviceName, LaunchId, ModelNa
 from hotseat.memory.manager import SECTION, MemoryManager
 from hotseat.memory.measurement import Use
 from hotseat.memory.model_figures import Footprints, key_of
-from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
+from hotseat.model_servers.adoption import ServerDescription, fingerprint_of
 from hotseat.scheduling.events import OverridesChanged
 from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, WaitingTicket
 from hotseat.scheduling.handover_json import to_json

@@ -12,7 +12,7 @@ from typing import Any
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, model
 
 from hotseat.model_servers.guard_grace import GuardGrace
-from hotseat.model_servers.open_supervisor import open_supervisor
+from hotseat.model_servers.supervisor import open_supervisor
 
 
 async def supervise(servers: list[dict[str, Any]], records: Path, grace_s: float) -> None:

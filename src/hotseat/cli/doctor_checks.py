@@ -24,7 +24,7 @@ from hotseat.memory import nvidia
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.orphans import is_abandoned
 from hotseat.model_servers.os_processes import PROC, marker_of, processes
-from hotseat.model_servers.port_owner import ancestry, describe_process, owner_of
+from hotseat.model_servers.ports import ancestry, describe_process, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.cli.client import Refused, in_path, message_of
 from hotseat.cli.problems import Problem
 from hotseat.errors import did_you_mean
-from hotseat.model_servers.port_owner import owner_of
+from hotseat.model_servers.ports import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,7 @@ from hotseat.model_servers.launch_failures import LaunchFailures, Trouble
 from hotseat.model_servers.launch_processes import LaunchProcesses
 from hotseat.model_servers.load_progress import LoadProgress
 from hotseat.model_servers.own_download import downloads_itself
-from hotseat.model_servers.port_owner import describe_process, listener_of, owner_of
-from hotseat.model_servers.ports import is_taken
+from hotseat.model_servers.ports import describe_process, is_taken, listener_of, owner_of
 from hotseat.model_servers.readiness import accepts, addresses_of
 from hotseat.model_servers.readiness_wait import ReadinessWait, deadline_s
 from hotseat.model_servers.running_server import RunningServer

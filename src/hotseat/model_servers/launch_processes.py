@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.spec import FilledRecipe, ModelSpec
+    from hotseat.model_servers.adoption import TakenServer
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.guarded_process import GuardedProcess
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import PortLease
-    from hotseat.model_servers.taken_servers import TakenServer
 
 
 class LaunchProcesses:

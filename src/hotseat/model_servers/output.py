@@ -1,7 +1,7 @@
-"""Output of the servers: the last of it is kept per model, with the time of each line, and can be followed live.
+"""Output of the servers: kept per model with the time of each line, followed live, and copied to hotseat's own.
 
 Bytes are read from the pipe in large chunks, a few times a second, and split into lines only when somebody reads: a
-server that writes a lot costs little and never blocks.
+server that writes a lot costs little and never blocks. Lines are shown without terminal control codes.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import time
+from bisect import bisect_right
+from collections import deque
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hotseat.model_servers.guarded_process import PipeEnds
-from hotseat.model_servers.plain_text import plain_line
-from hotseat.model_servers.recent_chunks import SMALL, Chunk, RecentChunks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 
-    from hotseat.identifiers import ModelName, Seconds
-    from hotseat.model_servers.recent_chunks import TimedLine
+    from hotseat.identifiers import Bytes, ModelName, Seconds
 
 READ_SIZE = 256 << 10
 GATHER_S: Seconds = 0.05
@@ -31,6 +32,14 @@ request itself."""
 BABBLE = 16 << 10
 """A writer this fast is read without a pause, so that the pipe does not fill and block it."""
 SKIPPED = "(some output was skipped here)"
+KEPT: Bytes = 256 << 10
+SMALL: Bytes = 4 << 10
+MERGED_S: Seconds = 0.05
+"""Small chunks within this time become one, or a million dots would be a million objects. Times are this precise."""
+MOST_CHUNKS = 8192
+"""A dot every second would otherwise become 256 thousand objects in three days."""
+LONGEST_LINE = 16 << 10
+"""Bytes; a longer line is split."""
 
 
 class Line(NamedTuple):
@@ -229,3 +238,105 @@ class Pipe:
         os.close(self._read_end)
         self._read_end = -1
         self._output.end_line()
+
+
+class Chunk(NamedTuple):
+    at: float
+    """Wall-clock time at which it was read."""
+    data: bytes
+
+
+TimedLine = tuple[float, bytes]
+"""A line and the time at which its end was read: a progress bar's line is its last state."""
+
+
+class RecentChunks:
+    def __init__(self) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self._size: Bytes = 0
+        self.dropped: Bytes = 0
+        """Since the start."""
+
+    def add(self, chunk: Chunk) -> None:
+        self._size += len(chunk.data)
+        last = self._chunks[-1] if self._chunks else None
+        if last and len(last.data) < SMALL and abs(chunk.at - last.at) < MERGED_S:
+            self._chunks[-1] = Chunk(last.at, last.data + chunk.data)
+        else:
+            self._chunks.append(chunk)
+        while self._size - len(self._chunks[0].data) >= KEPT or len(self._chunks) > MOST_CHUNKS:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        size = len(self._chunks.popleft().data)
+        self._size -= size
+        self.dropped += size
+
+    def last_lines(self, count: int, since: Bytes = 0) -> list[TimedLine]:
+        """The last lines of what was added after the first `since` bytes, an unfinished one included."""
+        first = max(0, since - self.dropped)
+        fresh = self._joined()[first:].rstrip(b"\r\n")
+        if not fresh or count <= 0:
+            return []
+        lines = fresh.rsplit(b"\n", count)[-count:]
+        return self._timed(lines, first + len(fresh) - len(b"\n".join(lines)))
+
+    def take_lines(self) -> list[TimedLine]:
+        """Remove the complete lines and return them."""
+        complete, end, rest = self._joined().rpartition(b"\n")
+        if not end:
+            return []
+        lines = self._timed(complete.split(b"\n"), 0)
+        self._chunks = deque([Chunk(self._chunks[-1].at, rest)])
+        self._size = len(rest)
+        return lines
+
+    def _joined(self) -> bytes:
+        return b"".join(chunk.data for chunk in self._chunks)
+
+    def _timed(self, lines: Sequence[bytes], first: Bytes) -> list[TimedLine]:
+        """The lines with their times; the first of them begins at byte `first`."""
+        limits = [*accumulate(len(chunk.data) for chunk in self._chunks)]
+        times = [chunk.at for chunk in self._chunks]
+        times.append(times[-1])  # of an unfinished line, whose end is beyond the last chunk
+        ends = accumulate((len(line) + 1 for line in lines), initial=first - 1)
+        next(ends)
+        return [(times[bisect_right(limits, end)], line) for end, line in zip(ends, lines, strict=True)]
+
+
+# A string (title, link, clipboard) ends before the next ESC, as in terminals. A pattern that looked beyond would read
+# the rest of the line once per ESC.
+_ESCAPE = re.compile(
+    r"\x1b\[[0-?]*+[ -/]*+[@-~]"  # colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b]*+(?:\x07|\x1b\\)"  # titles, links, clipboard
+    r"|\x1b[ -/]*+[0-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+def plain_line(line: bytes) -> str:
+    """One line without terminal escapes; of a progress bar, its last state."""
+    text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2]
+    return _ESCAPE.sub("", text)
+
+
+class StdoutCopy:
+    def __init__(
+        self, put: Callable[[Callable[[], bytes], Bytes], None], form: Callable[[ModelName, str], str]
+    ) -> None:
+        """`put` takes work for the writer's thread and the approximate size of its result."""
+        self._put = put
+        self._form = form
+        self._unfinished: dict[ModelName, bytes] = {}
+
+    def __call__(self, model: ModelName, chunk: bytes) -> None:
+        self._put(partial(self._lines, model, chunk), len(chunk))
+
+    def _lines(self, model: ModelName, chunk: bytes) -> bytes:
+        """The complete lines so far: half of an escape sequence cannot be removed."""
+        *complete, rest = (self._unfinished.pop(model, b"") + chunk).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            complete, rest = [*complete, rest], b""
+        if rest:
+            self._unfinished[model] = rest
+        return "".join(f"{self._form(model, plain_line(line))}\n" for line in complete).encode()

@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Seconds
+    from hotseat.model_servers.adoption import ServerDescription, TakenServer
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.guarded_process import GuardedProcess
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import Ports
-    from hotseat.model_servers.server_description import ServerDescription
     from hotseat.model_servers.server_process import Child
-    from hotseat.model_servers.taken_servers import TakenServer
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, assert_never
 
 from hotseat.catalog.sleeping import Ask, Run
 from hotseat.model_servers.api_key import authorization
-from hotseat.model_servers.llama_props import body_of
 from hotseat.model_servers.readiness import Readiness, pause
+from hotseat.model_servers.self_reports import body_of
 from hotseat.model_servers.server_process import describe
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch

@@ -18,12 +18,11 @@ from hotseat.dispatch.reports import UnmetLimits
 from hotseat.memory.manager import MemoryManager, card_names
 from hotseat.memory.ram import Ram
 from hotseat.model_files.of_command import FileLooks
-from hotseat.model_servers import open_supervisor as model_servers
+from hotseat.model_servers import supervisor as model_servers
 from hotseat.model_servers.conversations.manager import open_conversations
 from hotseat.model_servers.guard_grace import GuardGrace, connect
 from hotseat.model_servers.guard_link import CannotTake
-from hotseat.model_servers.output import Outputs
-from hotseat.model_servers.stdout_copy import StdoutCopy
+from hotseat.model_servers.output import Outputs, StdoutCopy
 from hotseat.scheduling.events import CatalogChanged, UpstreamExited, UpstreamFailed
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.state.learned_store import LEARNED, LearnedStore, ModelStatsStore

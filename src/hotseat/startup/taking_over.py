@@ -11,9 +11,9 @@ from hotseat.catalog.spec import NO_OVERRIDES
 from hotseat.handover.channel import Closed
 from hotseat.handover.predecessor import VERSION, OldRequests
 from hotseat.identifiers import LaunchId, ModelName, TicketId
+from hotseat.model_servers.adoption import fingerprint_of
 from hotseat.model_servers.conversations.handover import read_handed
 from hotseat.model_servers.guard_link import CannotTake
-from hotseat.model_servers.server_description import fingerprint_of
 from hotseat.scheduling.events import (
     CatalogChanged,
     LoadRequested,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from hotseat.handover.channel import Channel, Message
     from hotseat.handover.predecessor import Predecessor, Streams
     from hotseat.identifiers import Address, Upstream
+    from hotseat.model_servers.adoption import ServerDescription
     from hotseat.model_servers.conversations.handover import HandedConversations
-    from hotseat.model_servers.server_description import ServerDescription
     from hotseat.model_servers.supervisor import Supervisor
     from hotseat.scheduling.events import Event
     from hotseat.startup.models import ModelParts

@@ -11,7 +11,7 @@ from tests.support.conversations_rig import BUDGET, ConversationsRig
 from tests.support.supervisor_rig import GUARD_INTERPRETER
 
 from hotseat.model_servers.conversations.manager import open_conversations
-from hotseat.model_servers.open_supervisor import open_supervisor
+from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,11 +12,11 @@ from tests.support.hanging_disk import hanging
 
 from hotseat import threads
 from hotseat.identifiers import Address, LaunchId
+from hotseat.model_servers.adoption import KeptIn, ServerDescription, read_description
 from hotseat.model_servers.conversations.manager import Kept
 from hotseat.model_servers.conversations.part import NotKept
 from hotseat.model_servers.conversations.saved_file import Origin
 from hotseat.model_servers.conversations.slots_api import Moved
-from hotseat.model_servers.server_description import KeptIn, ServerDescription, read_description
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

@@ -15,7 +15,7 @@ from tests.support.relay_rig import HELLO, chat
 from tests.support.waiting import come_true
 
 from hotseat.identifiers import Address
-from hotseat.model_servers.port_owner import listener_of
+from hotseat.model_servers.ports import listener_of
 from hotseat.relay.upstream.kernel import is_dying
 
 if TYPE_CHECKING:

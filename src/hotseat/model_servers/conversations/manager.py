@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hotseat.model_servers.adoption import KeptIn
 from hotseat.model_servers.conversations.files import SavedFiles
 from hotseat.model_servers.conversations.handover import HandedConversations
 from hotseat.model_servers.conversations.of_server import ServerConversations
 from hotseat.model_servers.conversations.saves_in_progress import LEFT_FREE, SavesInProgress
 from hotseat.model_servers.conversations.start import ServerStart
 from hotseat.model_servers.launch_env import environment
-from hotseat.model_servers.server_description import KeptIn
 from hotseat.threads import look_at_disk
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, LaunchId, ModelName
+    from hotseat.model_servers.adoption import ServerDescription
     from hotseat.model_servers.conversations.handover import SlotsRecord
-    from hotseat.model_servers.server_description import ServerDescription
 
 log = logging.getLogger(__name__)
 

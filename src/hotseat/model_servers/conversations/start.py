@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hotseat.model_servers.adoption import USUAL_WEIGHT
 from hotseat.model_servers.api_key import key_of
 from hotseat.model_servers.conversations.fingerprint import basis_of
 from hotseat.model_servers.load_progress import weight_of
-from hotseat.model_servers.server_description import USUAL_WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
