@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.model_servers.exit_hints import KILLED, count_oom_kills, hint
+from hotseat.model_servers.launch_failures import KILLED, count_oom_kills, hint
 
 if TYPE_CHECKING:
     from pathlib import Path

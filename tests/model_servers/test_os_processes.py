@@ -16,6 +16,7 @@ from tests.support.waiting import eventually
 
 from hotseat.model_servers import os_processes
 from hotseat.model_servers.descendants import is_running, start_of
+from hotseat.model_servers.launch_processes import describe
 from hotseat.model_servers.os_processes import (
     GUARD,
     MARKER,
@@ -30,7 +31,6 @@ from hotseat.model_servers.os_processes import (
     signal_group,
     stat_of,
 )
-from hotseat.model_servers.server_process import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from hotseat import threads
 from hotseat.errors import LoadFailed
 from hotseat.model_servers import load_progress
 from hotseat.model_servers.os_processes import MARKER, children
-from hotseat.model_servers.readiness_wait import deadline_s
+from hotseat.model_servers.readiness import deadline_s
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import SlotsLearned, UpstreamFailed
 from hotseat.tasks import Tasks

@@ -21,7 +21,7 @@ from hotseat.config.crosscheck import refuse_addresses
 from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
 from hotseat.memory import nvidia
-from hotseat.model_servers.launch_env import environment, find_program
+from hotseat.model_servers.launch_processes import environment, find_program
 from hotseat.model_servers.orphans import is_abandoned
 from hotseat.model_servers.os_processes import PROC, marker_of, processes
 from hotseat.model_servers.ports import ancestry, describe_process, owner_of

@@ -10,14 +10,11 @@ from hotseat.catalog.spec import fill
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Upstream
 from hotseat.model_servers.api_key import authorization
-from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.launch_failures import LaunchFailures, Trouble
-from hotseat.model_servers.launch_processes import LaunchProcesses
+from hotseat.model_servers.launch_processes import LaunchProcesses, environment
 from hotseat.model_servers.load_progress import LoadProgress
-from hotseat.model_servers.own_download import downloads_itself
 from hotseat.model_servers.ports import describe_process, is_taken, listener_of, owner_of
-from hotseat.model_servers.readiness import accepts, addresses_of
-from hotseat.model_servers.readiness_wait import ReadinessWait, deadline_s
+from hotseat.model_servers.readiness import ReadinessWait, accepts, addresses_of, deadline_s, downloads_itself
 from hotseat.model_servers.running_server import RunningServer
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.listeners import is_here
@@ -29,10 +26,10 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import FilledRecipe, ModelSpec
     from hotseat.identifiers import Address, Bytes, Seconds
     from hotseat.model_servers.guard_client import Guard
+    from hotseat.model_servers.launch_processes import Child
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import PortLease, Ports
-    from hotseat.model_servers.readiness_wait import Ready
-    from hotseat.model_servers.server_process import Child
+    from hotseat.model_servers.readiness import Ready
 
 log = logging.getLogger(__name__)
 

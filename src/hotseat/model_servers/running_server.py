@@ -1,31 +1,46 @@
-"""A server that was ready, until the last of its processes is gone: what is asked of it meanwhile, and how it ends."""
+"""A server that was ready, until the last of its processes is gone: what is asked of it meanwhile, and how it ends.
+
+It can be put to sleep and woken, step by step: by requests to the server, and programs.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, assert_never
 
+from hotseat.catalog.redaction import without
+from hotseat.catalog.sleeping import Ask, Run
 from hotseat.catalog.spec import fill
 from hotseat.identifiers import Upstream
-from hotseat.model_servers.api_key import key_of
-from hotseat.model_servers.launch_env import environment
-from hotseat.model_servers.launch_failures import End, LaunchFailures
-from hotseat.model_servers.launch_processes import LaunchProcesses
+from hotseat.model_servers.api_key import authorization, key_of
+from hotseat.model_servers.launch_failures import End, LaunchFailures, Trouble
+from hotseat.model_servers.launch_processes import LaunchProcesses, describe, environment
+from hotseat.model_servers.readiness import Readiness, pause
+from hotseat.model_servers.self_reports import body_of
+from hotseat.net.happy_eyeballs import Connector
+from hotseat.net.http_client import fetch
+from hotseat.net.json_text import parsed
+from hotseat.scheduling.events import SleepFailed, UpstreamAsleep, UpstreamAwake, WakeFailed
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from hotseat.catalog.sleeping import SleepLevel, Step
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.identifiers import Seconds
+    from hotseat.identifiers import Address, Seconds
     from hotseat.model_servers.adoption import ServerDescription, TakenServer
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.guarded_process import GuardedProcess
+    from hotseat.model_servers.launch_processes import Child
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import Ports
-    from hotseat.model_servers.server_process import Child
+    from hotseat.scheduling.commands import PutToSleep, WakeUp
 
 T = TypeVar("T")
+MOST_SHOWN = 200
 
 
 class RunningServer:
@@ -141,3 +156,137 @@ def adopt(
     child = processes.adopt_server(taken, fill(spec.recipe, description.port or 0), lease)
     upstream = Upstream(description.address, description.pid, description.listener, description.api_key)
     return RunningServer(spec, environ, processes, failures, child, upstream, description.server, is_adopted=True)
+
+
+async def put_to_sleep(server: RunningServer, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
+    """Return when the server sleeps or has failed to; None if it was told to stop meanwhile, or has ended."""
+    try:
+        is_done = await _changed(server, command.level, fall_asleep, "fallen asleep", command.level.name)
+    except Trouble as trouble:
+        return SleepFailed(command.model, command.launch, str(trouble))
+    return UpstreamAsleep(command.model, command.launch) if is_done else None
+
+
+async def wake_up(server: RunningServer, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+    """Return when the server is ready or has failed to wake; None if it was told to stop meanwhile, or has ended."""
+    try:
+        is_done = await _changed(server, command.level, awake, "woken", None)
+    except Trouble as trouble:
+        return WakeFailed(command.model, command.launch, str(trouble))
+    return UpstreamAwake(command.model, command.launch) if is_done else None
+
+
+async def _changed(
+    server: RunningServer,
+    level: SleepLevel,
+    doing: Callable[[SleepLevel, Sleeper], Coroutine[Any, Any, None]],
+    done: str,
+    sleep: str | None,
+) -> bool:
+    """Between ready and asleep no other hotseat process may take the server over."""
+    server.hide()
+    sleeper = Sleeper(server.upstream.address, server.api_key, server.run_hook, server.recipe.check_endpoint)
+    try:
+        outcome = await server.while_wanted(lambda: _outcome_of(doing(level, sleeper)), done, level.timeout_s)
+    except TimeoutError as late:
+        raise Trouble(f"it had not {done} after {level.timeout_s:g} seconds") from late
+    if isinstance(outcome, Exception):
+        raise Trouble(without(str(outcome), server.recipe.secrets)) from outcome
+    if outcome and server.description:
+        server.describe(replace(server.description, sleep=sleep))
+    return outcome is not None
+
+
+async def _outcome_of(doing: Coroutine[Any, Any, None]) -> Exception | Literal[True]:
+    """True: it succeeded."""
+    try:
+        await doing
+    except (StepFailed, OSError, ValueError) as problem:
+        return problem
+    return True
+
+
+class StepFailed(Exception):
+    """What happened instead, as a sentence about the server."""
+
+
+class Runs(Protocol):
+    async def __call__(self, argv: tuple[str, ...]) -> GuardedProcess:
+        """Start a program, placeholders replaced; OSError if it cannot be run."""
+
+
+class Sleeper(NamedTuple):
+    """A server that can sleep."""
+
+    address: Address
+    key: str
+    """Its own API key; empty if it demands none."""
+    run: Runs
+    check_endpoint: str | None
+    """Asked until it is ready again."""
+
+
+async def fall_asleep(level: SleepLevel, server: Sleeper) -> None:
+    """Return when it sleeps; StepFailed or OSError at the first failure. The caller sets the limit."""
+    await _perform(level.suspend, server)
+    if level.check:
+        await _until_sleeping(server, level.check, wanted=True)
+
+
+async def awake(level: SleepLevel, server: Sleeper) -> None:
+    """Return when it is ready; StepFailed or OSError at the first failure. The caller sets the limit."""
+    await _perform(level.resume, server)
+    if level.check:
+        await _until_sleeping(server, level.check, wanted=False)
+    await Readiness(server.address, server.check_endpoint, lines=authorization(server.key)).reached()
+
+
+async def _perform(steps: Sequence[Step], server: Sleeper) -> None:
+    for step in steps:
+        match step:
+            case Ask():
+                await _ask(step, server)
+            case Run():
+                await _run(step, server.run)
+            case _:
+                assert_never(step)
+
+
+async def _ask(step: Ask, server: Sleeper) -> None:
+    body = step.body.encode()
+    lines = authorization(server.key) + (b"Content-Type: application/json\r\n" if body else b"")
+    answer = await fetch(
+        server.address, step.path, Connector(), method=step.method, lines=lines, body=body, most=MOST_SHOWN
+    )
+    if not answer.is_success:
+        said = answer.body.decode("utf-8", "replace").strip()
+        raise StepFailed(f"{step} was answered with {answer.status}{f': {said}' if said else ''}")
+
+
+async def _run(step: Run, run: Runs) -> None:
+    process = await run(step.argv)
+    try:
+        status = await asyncio.shield(process.gone)
+    finally:
+        process.signal(signal.SIGKILL)
+    if status:
+        raise StepFailed(f"{step} {describe(status)}")
+
+
+async def _until_sleeping(server: Sleeper, path: str, *, wanted: bool) -> None:
+    """Return when the server reports that it sleeps, or that it does not, as wanted."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        if await _is_sleeping(server, path) is wanted:
+            return
+        await asyncio.sleep(pause(loop.time() - began))
+
+
+async def _is_sleeping(server: Sleeper, path: str) -> bool:
+    """What the server reports; StepFailed if it does not."""
+    try:
+        reported = parsed(await body_of(server.address, path, key=server.key))["is_sleeping"]
+    except (ValueError, TypeError, LookupError) as problem:
+        raise StepFailed(f"GET {path} does not report the sleep state ({problem})") from problem
+    return bool(reported)

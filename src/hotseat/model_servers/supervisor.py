@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.spec import NOTHING, fill
 from hotseat.errors import LoadFailed
-from hotseat.model_servers import sleeping
+from hotseat.model_servers import running_server
 from hotseat.model_servers.adoption import ServerDescription, TakenServers, fingerprint_of
 from hotseat.model_servers.api_key import KEYS_VARIABLES, with_key
 from hotseat.model_servers.conversations import transfers
@@ -21,7 +21,7 @@ from hotseat.model_servers.conversations.manager import Conversations
 from hotseat.model_servers.conversations.saves_in_progress import SavesInProgress
 from hotseat.model_servers.guard_client import ISOLATED, Guard
 from hotseat.model_servers.launch import Launch
-from hotseat.model_servers.launch_env import LaunchEnvironment, environment
+from hotseat.model_servers.launch_processes import LaunchEnvironment, environment
 from hotseat.model_servers.orphans import end_leftovers, private_folder
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.ports import Ports
@@ -283,11 +283,11 @@ class Supervisor:
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
         server = self._running.get(command.launch)
-        return await sleeping.put_to_sleep(server, command) if server else None
+        return await running_server.put_to_sleep(server, command) if server else None
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
         server = self._running.get(command.launch)
-        return await sleeping.wake_up(server, command) if server else None
+        return await running_server.wake_up(server, command) if server else None
 
     async def save_conversations(self, command: SaveConversations) -> ConversationsSaved | None:
         server, kept = self._running.get(command.launch), self.conversations.of_server(command.launch)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat import __version__
 from hotseat.memory.machine import driver_versions
-from hotseat.model_servers.launch_env import environment, find_program
+from hotseat.model_servers.launch_processes import environment, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from hotseat.model_servers.conversations.handover import HandedConversations
 from hotseat.model_servers.conversations.of_server import ServerConversations
 from hotseat.model_servers.conversations.saves_in_progress import LEFT_FREE, SavesInProgress
 from hotseat.model_servers.conversations.start import ServerStart
-from hotseat.model_servers.launch_env import environment
+from hotseat.model_servers.launch_processes import environment
 from hotseat.threads import look_at_disk
 
 if TYPE_CHECKING:
