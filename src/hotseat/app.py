@@ -25,9 +25,8 @@ from hotseat.startup.models import ModelParts, open_models, open_supervisor
 from hotseat.startup.monitoring import open_monitoring, start_monitors
 from hotseat.startup.preparation import INVALID, CannotStart, Prepared, prepare
 from hotseat.startup.relaying import RelayParts, make_relay
-from hotseat.startup.restarting import make_restarts
+from hotseat.startup.restarting import adopt_orphans, make_restarts, take_over
 from hotseat.startup.shared import Shared, shared_by_all
-from hotseat.startup.taking_over import adopt_orphans, take_over
 from hotseat.telemetry.stdout_writer import StdoutWriter
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from hotseat.memory.monitor import MemoryMonitor
 from hotseat.relay.routing.route import choose
 from hotseat.scheduling.commands import StartUpstream
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.startup.metrics import shown_in_metrics
+from hotseat.startup.management import shown_in_metrics
 from hotseat.state.learned_store import LearnedStore
 
 if TYPE_CHECKING:

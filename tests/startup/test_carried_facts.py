@@ -67,7 +67,7 @@ from hotseat.scheduling.handover import Handover, ServerRecord
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
 from hotseat.settings import ApiKey, Budget
-from hotseat.startup.taking_over import OldState
+from hotseat.startup.restarting import OldState
 from hotseat.state.fleet_state import FleetState
 from hotseat.state.state_file import StateFile
 

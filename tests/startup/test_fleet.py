@@ -20,7 +20,7 @@ from hotseat.fleet.store import Bucket
 from hotseat.identifiers import HostName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
-from hotseat.startup.fleet import FleetHandle
+from hotseat.startup.shared import FleetHandle
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:

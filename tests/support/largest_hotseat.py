@@ -41,7 +41,7 @@ from hotseat.relay.access.policy import Policy
 from hotseat.relay.server import Relay
 from hotseat.scheduling.events import SlotsLearned
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
-from hotseat.startup.metrics import shown_in_metrics
+from hotseat.startup.management import shown_in_metrics
 from hotseat.telemetry.metrics_page import MetricsText
 from hotseat.telemetry.pages import FleetPage, KeyPage
 from hotseat.telemetry.shortages import Lag

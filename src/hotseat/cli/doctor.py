@@ -14,9 +14,9 @@ from hotseat.cli.tables import without_escapes
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError
 from hotseat.config.reload import with_created_keys
-from hotseat.daemon.banner import url_of
 from hotseat.memory.manager import devices_for_models
 from hotseat.settings import Settings
+from hotseat.startup.announcement import url_of
 from hotseat.state.key_file import UnreadableKeys, created_keys_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The management API on its private socket. The relay passes requests on to it.
+"""The management API on its private socket, and the metrics that it serves. The relay passes requests on to it.
 
 app.py imports this late: FastAPI and the API's schemas take as long to import as the rest of a start.
 """
@@ -15,16 +15,19 @@ from hotseat.api.deps import ApiDeps
 from hotseat.api.routes.logs import LogSources
 from hotseat.api.server import served
 from hotseat.model_files.facts import FactsReader
-from hotseat.startup.metrics import metrics_of
+from hotseat.telemetry.metrics_page import MetricsText
+from hotseat.telemetry.pages import ConversationPage, DevicePage, FleetPage, KeyPage, ProcessPage
 from hotseat.telemetry.upstream_page import UpstreamPage
 from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from contextlib import AsyncExitStack
 
+    from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.handover.restarts import Restarts
+    from hotseat.scheduling.view import View
     from hotseat.startup.models import ModelParts
     from hotseat.startup.monitoring import Monitoring
     from hotseat.startup.relaying import RelayParts
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+MOST_LISTED = 200
+"""The most models of which the metrics list all: each is 33 lines of every scrape, and 10,000 would take seconds."""
 
 
 async def open_api(stack: AsyncExitStack, deps: ApiDeps, sock: socket.socket) -> None:
@@ -81,3 +86,35 @@ def api_deps(
         fleet=shared.fleet.admin,
         tasks=shared.tasks,
     )
+
+
+def metrics_of(shared: Shared, models: ModelParts, monitoring: Monitoring) -> Callable[[], Awaitable[bytes]]:
+    """Makes the page, with what the drivers of the GPUs report at that time."""
+    text = text_of(shared, models, monitoring)
+
+    async def page() -> bytes:
+        return await text.render(DevicePage(await models.memory.sensors()))
+
+    return page
+
+
+def text_of(shared: Shared, models: ModelParts, monitoring: Monitoring) -> MetricsText:
+    def view() -> View:
+        return shown_in_metrics(models.dispatcher)
+
+    tracer = monitoring.tracer
+    text = MetricsText(
+        monitoring.metrics, view, monitoring.lag.worst_of_last_minute, lambda: monitoring.store_writer.lost
+    )
+    text.include(KeyPage(shared.accounts.all, monitoring.usage.by_key))
+    text.include(
+        ProcessPage(lambda: shared.start.writer.lines_dropped, lambda: 0 if tracer is None else tracer.dropped)
+    )
+    text.include(FleetPage(shared.fleet.view))
+    text.include(ConversationPage(view, models.supervisor.conversations.kept))
+    return text
+
+
+def shown_in_metrics(dispatcher: Dispatcher) -> View:
+    """All models, so that their counters start at zero; of very many only those that are in use."""
+    return dispatcher.views.of_all() if len(dispatcher.catalog.models) <= MOST_LISTED else dispatcher.views.current()

@@ -66,7 +66,7 @@ class ModelParts(Struct, frozen=True):
 
 
 async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
-    """With the servers of a hotseat that was killed, if its guard still keeps them; see taking_over.py."""
+    """With the servers of a hotseat that was killed, if its guard still keeps them; see restarting.py."""
     orphans = None if shared.start.predecessor else connect(grace_socket(shared.active.settings))
     folder = conversations_directory(os.environ)
     keeping = open_conversations(folder, lambda: shared.active.settings.conversations.disk)

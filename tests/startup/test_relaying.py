@@ -18,7 +18,7 @@ from hotseat.identifiers import LaunchId, ModelName
 from hotseat.scheduling.events import CatalogChanged, UpstreamExited
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.startup.models import forget_removed
-from hotseat.startup.reloading import ConfigApplier
+from hotseat.startup.relaying import ConfigApplier
 
 if TYPE_CHECKING:
     from hotseat.scheduling.events import Event

@@ -27,7 +27,7 @@ from hotseat.scheduling.handover_json import to_json
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Settings
 from hotseat.startup.models import grace_socket
-from hotseat.startup.taking_over import OldState, adopt, handover_of, recall_memory, record_of, restore_catalog
+from hotseat.startup.restarting import OldState, adopt, handover_of, recall_memory, record_of, restore_catalog
 from hotseat.state.learned_store import LearnedStore
 from hotseat.state.overrides_store import to_json as to_json_of
 

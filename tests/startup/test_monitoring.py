@@ -11,7 +11,7 @@ from tests.support.traces import traced
 from tests.support.waiting import PATIENCE_S
 
 from hotseat.dispatch.journal import Journal
-from hotseat.startup.tracing import open_tracing
+from hotseat.startup.monitoring import open_tracing
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:

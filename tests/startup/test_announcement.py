@@ -13,8 +13,8 @@ from tests.support.client import PATIENCE_S
 from tests.support.hotseat import PROGRAM
 from tests.support.ports import free_port
 
-from hotseat.daemon.banner import Banner, url_of
 from hotseat.settings import Access, ApiKey, SignIn
+from hotseat.startup.announcement import Banner, url_of
 
 if TYPE_CHECKING:
     from pathlib import Path
