@@ -25,7 +25,7 @@ from tests.support.supervisor_rig import SupervisorRig
 
 from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.config.sleeping import SERVERS
+from hotseat.config.specs import SERVERS
 from hotseat.identifiers import ModelName
 from hotseat.model_servers.supervisor import open_supervisor
 from hotseat.scheduling.commands import PutToSleep, WakeUp

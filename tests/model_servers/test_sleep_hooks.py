@@ -17,7 +17,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.config.sleeping import SERVERS
+from hotseat.config.specs import SERVERS
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import PutToSleep, WakeUp
 from hotseat.scheduling.events import SleepFailed, UpstreamAsleep, UpstreamAwake, WakeFailed

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hotseat.settings import ApiKey, Settings
 
 log = logging.getLogger(__name__)
+
 FOLDER_LOOK_S: Seconds = 2.0
 """How often a folder of models is scanned."""
 AT_STARTUP = {"listen": "listen", "ollama.listen": "ollama_listen", "tls": "tls", "fleet": "fleet"}

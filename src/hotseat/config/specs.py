@@ -1,4 +1,7 @@
-"""Makes a ModelSpec from one model's keys, and reports commands that would not do what their author expects."""
+"""Makes a ModelSpec from one model's keys, its levels of sleep included; those of known servers are built in.
+
+Reports commands that would not do what their author expects.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from hotseat.catalog.sleeping import Sleep, SleepLevel, Step, step_of
 from hotseat.catalog.spec import (
     NOTHING,
     UNCHANGED,
@@ -19,12 +23,12 @@ from hotseat.catalog.spec import (
     Replicas,
     Timeouts,
 )
-from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
+from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, sealed, split_command
 from hotseat.config.gpus import GpuChoiceMaker
-from hotseat.config.sleeping import SleepMaker
+from hotseat.config.model_schema import SleepForm
 from hotseat.estimates.command import Engine, container_run, server_in
 from hotseat.estimates.report import CannotEstimate
-from hotseat.identifiers import ANY_GPU, LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
+from hotseat.identifiers import ANY_GPU, HOST_MEMORY, LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,16 +38,19 @@ if TYPE_CHECKING:
     from hotseat.config.model_schema import CapabilitiesForm, Filters, ModelForm, TimeoutsForm
     from hotseat.config.problems import Path, Problems
     from hotseat.config.schema import Config
+    from hotseat.config.schema_base import Words
     from hotseat.estimates.command import ContainerRun
 
 COMFYUI = "comfyui_auto"
 """The name under which llama-swap serves ComfyUI at /comfyui/: a web page that opens dozens of connections."""
 COMFYUI_SLOTS = 50
+
 SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish", "ssh")
 """These interpret operators and `~` themselves; ssh has a shell do it on the other host."""
 _OPERATOR = re.compile(r"&&|\|\||\||;|&|#|\d*(>>?|<)(&\d|&-)?.*")
 _QUOTES = 'Check the quotes; a # after a space begins a comment, unless the value stands below "cmd: |"'
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
+
 ALIAS = "LLAMA_ARG_ALIAS"
 DETACHED = re.compile(r"--detach|-[itPq]*d[ditPq]*")
 Env: TypeAlias = tuple[tuple[str, str], ...]
@@ -305,3 +312,116 @@ def stop_hint(engine: str, run: ContainerRun) -> str:
     if name := run.values("--name")[-1:]:
         return f"Add cmdStop: {engine} stop {name[0]}"
     return f"Add --name ${{MODEL_ID}} to cmd, and cmdStop: {engine} stop ${{MODEL_ID}}"
+
+
+class KnownLevel(Struct, frozen=True):
+    suspend: Words = ""
+    """Empty: the server falls asleep by itself when idle."""
+    resume: Words = ""
+    keeps_weights: bool = True
+
+
+class KnownServer(Struct, frozen=True):
+    """A server whose sleep levels are built in."""
+
+    levels: Mapping[str, KnownLevel]
+    usual: str
+    """The level used if the configuration names none."""
+    check: str | None
+    asked_for: tuple[str, ...]
+    """What the command or the environment must contain for the server to sleep."""
+
+
+VLLM = {
+    "1": KnownLevel("POST /sleep?level=1&mode=wait", "POST /wake_up"),
+    # It reloads the weights through a call that not every model and quantisation supports: never a default.
+    "2": KnownLevel(
+        "POST /sleep?level=2&mode=wait",
+        (
+            "POST /wake_up?tags=weights",
+            'POST /collective_rpc {"method": "reload_weights"}',
+            "POST /wake_up?tags=kv_cache",
+        ),
+        keeps_weights=False,
+    ),
+}
+# Any request to the model wakes it.
+LLAMA_SERVER = {"idle": KnownLevel(resume='POST /tokenize {"content": ""}', keeps_weights=False)}
+
+SERVERS: Mapping[str, KnownServer] = {
+    "vllm": KnownServer(VLLM, "1", "/is_sleeping", ("--enable-sleep-mode", "VLLM_SERVER_DEV_MODE")),
+    "llama-server": KnownServer(LLAMA_SERVER, "idle", "/props", ("--sleep-idle-seconds",)),
+}
+ANY_SERVER = KnownServer({"only": KnownLevel()}, "only", None, ())
+
+
+class SleepMaker:
+    """Makes sleep levels and reports those that cannot work."""
+
+    def __init__(self, budgets: Mapping[Place, Bytes], problems: Problems) -> None:
+        self._budgets, self._problems = budgets, problems
+
+    def sleep(self, name: str, model: ModelForm, path: Path) -> Sleep | None:
+        if model.sleep is None:
+            return None
+        form = SleepForm(server=model.sleep) if isinstance(model.sleep, str) else model.sleep
+        server = SERVERS[form.server] if form.server else ANY_SERVER
+        self._warn_of_insomnia(model, server, path)
+        levels = tuple(self._level(name, each, form, server, path) for each in self._names(form, server, path))
+        return Sleep(levels, form.ttl or None)
+
+    def _names(self, form: SleepForm, server: KnownServer, path: Path) -> list[str]:
+        names = [str(level) for level in dict.fromkeys(form.levels)]
+        if names and form.server != "vllm":
+            self._problems.error((*path, "levels"), "only vllm has levels", "Remove levels")
+            return [server.usual]
+        if len(names) > 1 and (form.suspend or form.resume or form.memory is not None):
+            self._problems.error((*path, "levels"), "several levels cannot have the same suspend, resume or memory")
+        return names or [server.usual]
+
+    def _level(self, name: str, level: str, form: SleepForm, server: KnownServer, path: Path) -> SleepLevel:
+        usual = server.levels[level]
+        if not form.resume and not usual.resume:
+            hint = "Define how to wake it, or name a supported server"
+            self._problems.error((*path, "resume"), "is missing: nothing would wake the server", hint)
+        return SleepLevel(
+            level,
+            self._steps(name, form.suspend or usual.suspend, (*path, "suspend")),
+            self._steps(name, form.resume or usual.resume, (*path, "resume")),
+            check=server.check,
+            memory=self._memory(form, (*path, "memory")),
+            keeps_weights=usual.keeps_weights,
+            timeout_s=form.timeout,
+        )
+
+    def _steps(self, name: str, words: Words, path: Path) -> tuple[Step, ...]:
+        steps = []
+        for text in [words] if isinstance(words, str) else words:
+            try:
+                steps += [step_of(fill_hole(text, MODEL_ID, sealed(name)))] if text.strip() else []
+            except ValueError as error:
+                self._problems.error(path, str(error), "Use a request such as POST /sleep, or a command")
+        return tuple(steps)
+
+    def _memory(self, form: SleepForm, path: Path) -> Mapping[Place, Bytes] | None:
+        """A single size means RAM, where sleeping servers keep their memory."""
+        if form.memory is None:
+            return None
+        if not self._budgets:
+            self._problems.warn(path, "has no effect without devices")
+            return None
+        sizes = form.memory if isinstance(form.memory, dict) else {HOST_MEMORY.device: form.memory}
+        places = {Place(LOCAL_HOST, DeviceName(device)): size for device, size in sizes.items()}
+        for place in places:
+            if place not in self._budgets:
+                hint = f"Devices: {', '.join(each.device for each in self._budgets)}"
+                self._problems.error(path, f'no device is called "{place.device}"', hint)
+        return MappingProxyType(places)
+
+    def _warn_of_insomnia(self, model: ModelForm, server: KnownServer, path: Path) -> None:
+        said = f"{model.cmd} {model.env}"
+        for word in server.asked_for:
+            if word not in said:
+                self._problems.warn(
+                    path, f"the server does not support sleeping without {word}", "Add it to cmd or env"
+                )

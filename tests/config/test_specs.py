@@ -1,4 +1,4 @@
-"""The key `sleep` and the levels it defines."""
+"""The key `sleep` and the levels it defines; the name under which llama-server reports its model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hotseat.catalog.sleeping import Ask, Run, Sleep, SleepLevel
 from hotseat.config.effective import resolved
+from hotseat.config.specs import ALIAS, with_alias
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
@@ -150,3 +151,24 @@ def test_what_it_comes_to_can_be_seen(files: ConfigFiles) -> None:
     assert shown["levels"]["only"]["resume"] == [["POST", "/wake"]]
     assert "abc" not in str(shown)
     assert shown["levels"]["only"]["memory"] == {"ram": GIB}
+
+
+def test_llama_server_gets_the_name_of_its_model() -> None:
+    """Beside the variables that the configuration sets."""
+    assert with_alias("qwen", ("llama-server", "-m", "x.gguf"), (("A", "b"),)) == (("A", "b"), (ALIAS, "qwen"))
+
+
+@pytest.mark.parametrize(
+    ("command", "env"),
+    [
+        ("llama-server --alias other", ()),
+        ("llama-server -a other", ()),
+        ("llama-server --alias=other", ()),
+        ("llama-server -m x.gguf", ((ALIAS, "other"),)),
+        ("vllm serve qwen", ()),
+        ("python server.py", ()),
+    ],
+)
+def test_other_servers_and_other_aliases_are_left_alone(command: str, env: tuple[tuple[str, str], ...]) -> None:
+    """An alias of the configuration wins, and only llama-server knows the variable."""
+    assert with_alias("qwen", tuple(command.split()), env) == env
