@@ -24,7 +24,7 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.relay.access.policy import Policy
-from hotseat.scheduling import conversation_stats, model_stats
+from hotseat.scheduling import conversation_state, model_stats
 from hotseat.scheduling.events import PromptProcessed, Transfer
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Access, ApiKey, Settings
@@ -55,8 +55,8 @@ BOUNDS = {
     "StatsOfModels._last_visits": model_stats.KEPT_CLIENTS,
     "ModelStats.gaps": model_stats.KEPT_GAPS,
     "ModelStats.reuse_gaps": model_stats.KEPT_GAPS,
-    "Restored.own": conversation_stats.MOST_OWN,
-    "Restored.latest": conversation_stats.MOST_OWN,
+    "Restored.own": conversation_state.MOST_OWN,
+    "Restored.latest": conversation_state.MOST_OWN,
     "TraceQueue._waiting": MOST_TRACES,
 }
 RESTORED, FOREVER_UNPROVEN = 900, 10_000_000
@@ -188,5 +188,5 @@ async def test_no_container_grows_beyond_its_bound(monkeypatch: pytest.MonkeyPat
     assert too_large == {}
     assert {*BOUNDS} <= {*found}, "a bound of a container that there is not"
     assert found["TraceQueue._waiting"] > USUAL
-    assert found["Restored.own"] == found["Restored.latest"] == conversation_stats.MOST_OWN
+    assert found["Restored.own"] == found["Restored.latest"] == conversation_state.MOST_OWN
     print(f"{len(found)} containers, the largest: {max(found.values())}")

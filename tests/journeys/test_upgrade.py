@@ -89,7 +89,7 @@ def test_a_downgrade(installation: Installation, start: Callable[[], Hotseat]) -
     ("file", "reason"),
     [
         ("handover/predecessor.py", "the running hotseat hands over in format 1, and this one reads format 2"),
-        ("scheduling/handover_json.py", "the handover has version 1, and this hotseat reads 2"),
+        ("scheduling/handover.py", "the handover has version 1, and this hotseat reads 2"),
         ("model_servers/guard_messages.py", "this guard knows version 1 of the protocol, not 2"),
     ],
 )

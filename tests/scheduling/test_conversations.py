@@ -34,9 +34,10 @@ from tests.support.scheduler_driver import (
 
 from hotseat.identifiers import ModelName, TicketId
 from hotseat.scheduling.commands import Allowance, Cause
-from hotseat.scheduling.conversation_state import DIED, NOT_REUSED
-from hotseat.scheduling.conversation_stats import (
+from hotseat.scheduling.conversation_state import (
+    DIED,
     MOST_OWN,
+    NOT_REUSED,
     USUAL_TOKEN_SIZE,
     USUAL_TRANSFER_RATE,
     ConversationStats,

@@ -14,9 +14,7 @@ from tests.support.world import Broken
 
 from hotseat.errors import HotseatError
 from hotseat.scheduling import (
-    conversation_transitions,
     conversations,
-    handover_export,
     handover_transitions,
     loss,
     memory_fit,
@@ -174,7 +172,7 @@ def what_was_saved_is_never_stopped(transitions: Transitions, model: ModelState,
 def a_busy_model_saves(transitions: Transitions) -> None:
     for model in transitions.state.in_phase(ModelPhase.DRAINING):
         if allowance := SAVING(transitions.state, model):
-            conversation_transitions.save(transitions, model, allowance)
+            conversations.save(transitions, model, allowance)
     STOP_DRAINED(transitions)
 
 
@@ -286,7 +284,7 @@ RECKON, DECIDE, JOIN = State.reckon_claim, Plan.decide, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, slots.slots
 STOP_DRAINED, KEPT, HOLDS = settle._stop_drained, memory_fit.kept_asleep, memory_fit.holds
 NEEDS_ON, OPTIONS_FOR = placement.needs_on, start_options.options_for
-SAVING, RESTORE = conversations.saving, conversation_transitions.restore
+SAVING, RESTORE = conversations.saving, conversations.restore
 SERVE_AND_REFUSE = settle._serve_and_refuse
 EXCLUDED = Plan._excluded
 MANY_COMMANDS = 200
@@ -319,19 +317,19 @@ PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
     (memory_fit, "holds", memory_is_free_before_a_model_sleeps, ("beds",)),
     (settle, "_stop_drained", a_busy_model_is_put_to_sleep, SLEEP),
     (settle, "_serve_residents", a_sleeper_is_asked, SLEEP),
-    (conversation_transitions, "_saved", what_was_saved_is_never_stopped, CONVERSATIONS),
+    (conversations, "_saved", what_was_saved_is_never_stopped, CONVERSATIONS),
     (settle, "_stop_drained", a_busy_model_saves, CONVERSATIONS),
     (settle, "saving", everything_is_saved_at_the_end, CONVERSATIONS),
-    (conversation_transitions, "restore", requests_are_served_while_it_restores, CONVERSATIONS),
+    (conversations, "restore", requests_are_served_while_it_restores, CONVERSATIONS),
     (memory_fit, "needs_on", every_model_is_counted_on_the_first_card, CARDS),
     (plan, "options_for", a_sleeping_or_running_model_gets_other_cards, CARDS),
     (handover_transitions, "request", a_restart_holds_nothing_back, ALL),
     (settle, "_serve_and_refuse", a_drained_model_is_stopped_during_a_restart, ALL),
-    (handover_export, "_leases", requests_in_flight_are_forgotten, ALL),
-    (handover_export, "_waiting", those_who_wait_are_forgotten, ALL),
-    (handover_export, "_departure", a_draining_server_is_handed_over_as_ready, ONE_AT_A_TIME),
-    (handover_export, "_failed", failures_are_forgotten, ALL),
-    (handover_export, "_unloads", an_operator_is_forgotten, ONE_AT_A_TIME),
+    (handover_transitions, "_leases", requests_in_flight_are_forgotten, ALL),
+    (handover_transitions, "_waiting", those_who_wait_are_forgotten, ALL),
+    (handover_transitions, "_departure", a_draining_server_is_handed_over_as_ready, ONE_AT_A_TIME),
+    (handover_transitions, "_failed", failures_are_forgotten, ALL),
+    (handover_transitions, "_unloads", an_operator_is_forgotten, ONE_AT_A_TIME),
     (State, "note_launch", launches_are_numbered_from_one_again, ALL),
     (handover_transitions, "_follow_catalog", an_outdated_server_is_kept, ALL),
     (Scheduler, "_handover_ended", what_was_postponed_is_lost, ALL),

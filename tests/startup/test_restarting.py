@@ -22,8 +22,7 @@ from hotseat.memory.measurement import Use
 from hotseat.memory.model_figures import Footprints, key_of
 from hotseat.model_servers.adoption import ServerDescription, fingerprint_of
 from hotseat.scheduling.events import OverridesChanged
-from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, WaitingTicket
-from hotseat.scheduling.handover_json import to_json
+from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, WaitingTicket, to_json
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Settings
 from hotseat.startup.models import grace_socket

@@ -66,8 +66,8 @@ from hotseat.scheduling.events import (
     UpstreamUnresponsive,
     WakeFailed,
 )
-from hotseat.scheduling.handover_export import adoption
-from hotseat.scheduling.handover_json import from_json, to_json
+from hotseat.scheduling.handover import from_json, to_json
+from hotseat.scheduling.handover_transitions import adoption
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:

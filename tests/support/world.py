@@ -58,8 +58,8 @@ from hotseat.scheduling.events import (
     UpstreamReady,
     WakeFailed,
 )
-from hotseat.scheduling.handover_export import adoption
-from hotseat.scheduling.handover_json import from_json, to_json
+from hotseat.scheduling.handover import from_json, to_json
+from hotseat.scheduling.handover_transitions import adoption
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_pressure import LOOK_AGAIN_S
 from hotseat.scheduling.queue import OTHERS_FIRST, PLACES, RequestKind

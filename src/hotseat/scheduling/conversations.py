@@ -1,4 +1,4 @@
-"""Is it worth it to save the conversations of a model before it is stopped, and to restore them after its next start?
+"""Saves the conversations of a model before it is stopped and restores them after its next start, if it is worth it.
 
 A conversation that is not kept is computed again when it continues. So keeping a token is worth the time to compute
 it, times the probability that its conversation continues, minus the time to restore it. It costs the time to save it
@@ -12,21 +12,25 @@ and reuse nothing, as some builds do with models that have a sliding window or a
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.catalog.catalog import must_restart
-from hotseat.scheduling.commands import Allowance, Cause
-from hotseat.scheduling.conversation_stats import (
+from hotseat.scheduling.commands import Allowance, Cause, RestoreConversations, SaveConversations
+from hotseat.scheduling.conversation_state import (
     LEAST_SAMPLE,
     USUAL_COMPUTE_RATE,
     USUAL_TOKEN_SIZE,
     USUAL_TRANSFER_RATE,
+    Restored,
 )
+from hotseat.scheduling.events import ConversationsRestored, ConversationsSaved, PromptProcessed
+from hotseat.scheduling.lifecycle import Move
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Seconds
-    from hotseat.scheduling.conversation_stats import ConversationStats
+    from hotseat.identifiers import Seconds, Upstream
+    from hotseat.scheduling.conversation_state import ConversationStats
     from hotseat.scheduling.state import ModelState, State
+    from hotseat.scheduling.transitions import Transitions
 
 LEAST_S: Seconds = 0.25
 SHARE = 0.1
@@ -38,12 +42,24 @@ EACH_S: Seconds = 0.02
 """To ask the server for its slots and to save or restore one of them, whatever its length."""
 LEAST_TOKENS = LEAST_SAMPLE
 """What servers report about shorter prompts is not asked for."""
-
 SAVED_CAUSES = frozenset({Cause.EVICTION, Cause.TTL, Cause.OPERATOR, Cause.YIELD, Cause.EXCEEDS_MEMORY})
 """Other stops end hotseat, change the model, or concern a server that cannot be trusted."""
-
 URGENT = frozenset({Cause.YIELD, Cause.EXCEEDS_MEMORY})
 """Another program waits for the memory."""
+AboutConversations: TypeAlias = ConversationsSaved | ConversationsRestored | PromptProcessed
+
+
+def note(transitions: Transitions, event: AboutConversations) -> None:
+    state = transitions.state
+    match event:
+        case PromptProcessed():
+            transitions.changes_somebodys_fate = False
+            if model := state.leases.get(event.ticket):
+                model.conversations.note_prompt(model.stats.conversations, event)
+        case ConversationsSaved() if (model := state.of_launch(event)) and model.conversations.is_saving:
+            _saved(transitions, model, event)
+        case ConversationsRestored() if (model := state.of_launch(event)) and model.is_restoring:
+            _restored(transitions, model, event)
 
 
 def saving(state: State, model: ModelState) -> Allowance | None:
@@ -103,3 +119,44 @@ def compute_s(stats: ConversationStats) -> Seconds:
 def transfer_s(stats: ConversationStats, rate: float) -> Seconds:
     """To write or read one token."""
     return (stats.token_size or USUAL_TOKEN_SIZE) / (rate or USUAL_TRANSFER_RATE)
+
+
+def save(transitions: Transitions, model: ModelState, allowance: Allowance) -> None:
+    """Save its conversations, then stop its server; it has no leases."""
+    assert model.launch is not None
+    transitions.enter(model, Move.SAVE, model.why)
+    model.upstream, model.conversations.is_saving = None, True
+    transitions.commands.append(SaveConversations(model.name, model.launch, allowance, model.why))
+
+
+def _saved(transitions: Transitions, model: ModelState, event: ConversationsSaved) -> None:
+    stats = model.stats.conversations
+    stats.was_saved(event.saved)
+    if event.unfinished:
+        stats.was_too_slow(event.unfinished)
+    model.conversations.has_saved = model.conversations.has_saved or bool(event.saved)
+    transitions.stop(model)
+
+
+def restore_or_become_ready(transitions: Transitions, model: ModelState, upstream: Upstream) -> None:
+    """Its server is ready."""
+    if allowance := restoring(transitions.state, model):
+        restore(transitions, model, upstream, allowance)
+    else:
+        transitions.become_ready(model, upstream)
+
+
+def restore(transitions: Transitions, model: ModelState, upstream: Upstream, allowance: Allowance) -> None:
+    """Its server is ready; it becomes ready itself when its conversations are there."""
+    assert model.launch is not None
+    model.upstream = upstream
+    reason = f"{model.name} is ready and conversations were saved when it was last stopped"
+    transitions.commands.append(RestoreConversations(model.name, model.launch, allowance, reason))
+
+
+def _restored(transitions: Transitions, model: ModelState, event: ConversationsRestored) -> None:
+    assert model.upstream is not None
+    model.stats.conversations.was_restored(event.restored)
+    model.conversations.restored = Restored([each.tokens for each in event.restored]) if event.restored else None
+    model.conversations.has_saved = bool(event.restored)
+    transitions.become_ready(model, model.upstream)

@@ -1,16 +1,19 @@
 """What the scheduler of one process tells that of the next, which adopts its servers, so that no model is unloaded.
 
-Times are ages: the two processes need not share a clock. It contains commands with their environment, so it may only
-be sent where nobody else reads it.
+It is JSON, and the two processes may be of different versions of hotseat: unknown fields are ignored. Times are ages:
+the two processes need not share a clock. It contains commands with their environment, so it may only be sent where
+nobody else reads it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
 from hotseat.catalog.spec import GpuChoice, LaunchRecipe, ModelSpec
+from hotseat.errors import HotseatError
 from hotseat.identifiers import Bytes, ClientId, LaunchId, ModelName, Place, Seconds, TicketId
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.queue import RequestKind
@@ -18,6 +21,8 @@ from hotseat.scheduling.queue import RequestKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+VERSION = 1
+"""Increased when a reader of the version before would decide wrongly; new fields with defaults do not need that."""
 Sizes: TypeAlias = tuple[tuple[Place, Bytes], ...]
 """Memory by place; JSON has no such keys."""
 
@@ -198,3 +203,33 @@ class Handover(Struct, frozen=True):
     """Models of which conversations were saved."""
     available: Sizes = ()
     """What other programs leave, where that is less than the budget."""
+
+
+class UnreadableHandover(HotseatError):
+    """The next process cannot adopt the servers of this one."""
+
+    code = "unreadable_handover"
+    retry_helps = False
+
+
+class _Envelope(Struct, frozen=True):
+    version: int
+    handover: Handover = field(default_factory=Handover)
+
+
+_DECODER = msgspec.json.Decoder(_Envelope)
+
+
+def to_json(handover: Handover) -> bytes:
+    return msgspec.json.encode(_Envelope(VERSION, handover))
+
+
+def from_json(text: bytes) -> Handover:
+    """UnreadableHandover: it is of another version, or not a handover."""
+    try:
+        found = _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableHandover(f"the handover of the previous process cannot be read: {error}") from error
+    if found.version != VERSION:
+        raise UnreadableHandover(f"the handover has version {found.version}, and this hotseat reads {VERSION}")
+    return found.handover

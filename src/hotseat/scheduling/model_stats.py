@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from hotseat.identifiers import ModelName
-from hotseat.scheduling.conversation_stats import ConversationStats
+from hotseat.scheduling.conversation_state import ConversationStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

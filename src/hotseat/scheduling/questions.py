@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.scheduling.bound import unkept_max_wait
-from hotseat.scheduling.conversation_stats import LEAST_SAMPLE
-from hotseat.scheduling.handover_export import export
+from hotseat.scheduling.conversation_state import LEAST_SAMPLE
+from hotseat.scheduling.handover_transitions import export
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import footprint, refusal
 from hotseat.scheduling.placement import card_choices, needs_on

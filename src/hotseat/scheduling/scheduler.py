@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.errors import Busy, LoadFailed, NotRunning, ShuttingDown, Unloaded, Unresponsive
-from hotseat.scheduling import conversation_transitions, handover_transitions
+from hotseat.scheduling import conversations, handover_transitions
 from hotseat.scheduling.catalog_change import change_catalog, follow_catalog, removed
 from hotseat.scheduling.commands import Cause, Confirm, Grant, WakeAt
 from hotseat.scheduling.conversation_state import DIED
@@ -197,7 +197,7 @@ class Scheduler(Questions):
             case UpstreamAsleep() | UpstreamAwake() | SleepFailed() | WakeFailed():
                 self._about_sleep(transitions, event)
             case ConversationsSaved() | ConversationsRestored() | PromptProcessed():
-                conversation_transitions.note(transitions, event)
+                conversations.note(transitions, event)
             case ClockReached():
                 self._wake = NEVER
             case CatalogChanged() | OverridesChanged() | ProfileChanged() | FleetModelsChanged():
@@ -279,7 +279,7 @@ class Scheduler(Questions):
         model = self._state.of_launch(event)
         # A server that becomes ready after it was told to stop still stops.
         if model and model.phase is Phase.LOADING:
-            conversation_transitions.restore_or_become_ready(transitions, model, event.upstream)
+            conversations.restore_or_become_ready(transitions, model, event.upstream)
 
     def _slots_learned(self, event: SlotsLearned) -> None:
         model = self._state.of_launch(event)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
-from hotseat.scheduling.conversation_transitions import save
-from hotseat.scheduling.conversations import saving
+from hotseat.scheduling.conversations import save, saving
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, loss_in_words
 from hotseat.scheduling.memory_fit import footprint, may_change_level, why_alone

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.scheduling.conversation_stats import USUAL_TRANSFER_RATE
+from hotseat.scheduling.conversation_state import USUAL_TRANSFER_RATE
 from hotseat.scheduling.events import PromptProcessed, Transfer
 
 if TYPE_CHECKING:

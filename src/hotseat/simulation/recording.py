@@ -16,7 +16,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from hotseat.identifiers import ANY_GPU
-from hotseat.scheduling.conversation_stats import LEAST_SAMPLE, SAME
+from hotseat.scheduling.conversation_state import LEAST_SAMPLE, SAME
 from hotseat.simulation.trace import (
     Client,
     Closed,

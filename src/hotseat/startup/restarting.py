@@ -31,9 +31,16 @@ from hotseat.scheduling.events import (
     ServerAdopted,
     UnloadRequested,
 )
-from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, ServerRecord
-from hotseat.scheduling.handover_export import adoption
-from hotseat.scheduling.handover_json import UnreadableHandover, from_json, to_json
+from hotseat.scheduling.handover import (
+    Handover,
+    LevelRecord,
+    ProcessSpec,
+    ServerRecord,
+    UnreadableHandover,
+    from_json,
+    to_json,
+)
+from hotseat.scheduling.handover_transitions import adoption
 from hotseat.startup.preparation import FAILED, CannotStart
 from hotseat.state import overrides_store
 
