@@ -15,6 +15,7 @@ from tests.support.world import Broken
 from hotseat.errors import HotseatError
 from hotseat.scheduling import (
     conversations,
+    eviction,
     handover_transitions,
     loss,
     memory_fit,
@@ -23,7 +24,6 @@ from hotseat.scheduling import (
     plan,
     settle,
     slots,
-    start_options,
     transitions,
 )
 from hotseat.scheduling import queue as line_of
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hotseat.identifiers import Instant, ModelName, Place, TicketId
-    from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import ConversationsSaved, RequestLeft, UpstreamExited
     from hotseat.scheduling.plan import ClaimDecision
-    from hotseat.scheduling.queue import Ticket
+    from hotseat.scheduling.queue import Claim, Ticket
 
 pytestmark = [pytest.mark.uncounted, pytest.mark.deep]
 
@@ -221,7 +220,7 @@ def every_model_is_counted_on_the_first_card(
 
 def a_sleeping_or_running_model_gets_other_cards(
     state: State, model: ModelState, choices: object, free: memory_fit.Free
-) -> list[start_options.Option]:
+) -> list[eviction.Option]:
     choice = model.spec.gpus
     cards = choice.among[:1] if choice else model.gpus
     return OPTIONS_FOR(state, model, {cards: NEEDS_ON(state, model, cards)}, free)
@@ -283,7 +282,7 @@ STOP, REMOVE, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
 RECKON, DECIDE, JOIN = State.reckon_claim, Plan.decide, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, slots.slots
 STOP_DRAINED, KEPT, HOLDS = settle._stop_drained, memory_fit.kept_asleep, memory_fit.holds
-NEEDS_ON, OPTIONS_FOR = placement.needs_on, start_options.options_for
+NEEDS_ON, OPTIONS_FOR = placement.needs_on, eviction.options_for
 SAVING, RESTORE = conversations.saving, conversations.restore
 SERVE_AND_REFUSE = settle._serve_and_refuse
 EXCLUDED = Plan._excluded

@@ -24,7 +24,7 @@ from tests.support.scheduler_driver import (
 
 from hotseat.errors import Busy
 from hotseat.identifiers import ModelName
-from hotseat.scheduling.claims import LOOKED_AT
+from hotseat.scheduling.queue import LOOKED_AT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

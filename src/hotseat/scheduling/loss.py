@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hotseat.identifiers import Instant, ModelName, Seconds
-    from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.model_stats import ModelStats
+    from hotseat.scheduling.queue import Claim
     from hotseat.scheduling.state import ModelState, State
 
 NEVER: Instant = float("inf")

@@ -1,32 +1,33 @@
 """The cards that a model may start on. plan.py picks: fit first, then the least loss, then the fullest cards.
 
 A model that runs is never moved: its cards are chosen when it starts, and chosen again at its next start.
+What was computed is remembered: most questions of one pass are asked again in the next.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate, combinations, islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.catalog.spec import NOTHING, on_cards
 from hotseat.identifiers import ANY_GPU
-from hotseat.scheduling.card_memo import Spread
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hotseat.catalog.spec import GpuChoice, ModelSpec
-    from hotseat.identifiers import Bytes, Place
+    from hotseat.identifiers import Bytes, ModelName, Place
     from hotseat.scheduling.state import ModelState, State
 
     Memory: TypeAlias = Mapping[Place, Bytes]
     Cards: TypeAlias = tuple[Place, ...]
     Choices: TypeAlias = Mapping[Cards, Memory]
 
-
 MOST_SETS = 16
 """So many sets of cards are compared: with more, a decision would take longer than a request."""
+MOST_SPREADS = 4096
+"""Only the models of a few claims are asked for at a time."""
 
 
 def card_choices(state: State, model: ModelState) -> Choices:
@@ -143,3 +144,32 @@ def may_need(state: State, model: ModelState) -> frozenset[Place]:
     needed = frozenset(needs_on(state, model, model.gpus))
     choice = model.spec.gpus if model.launch is None and state.catalog.budgets else None
     return needed if choice is None else needed.union(choice.among)
+
+
+class Spread(NamedTuple):
+    """What a model needs on some cards, and the objects from which that was computed: none of them ever changes."""
+
+    spec: ModelSpec
+    measured: Memory | None
+    budgets: Memory
+    memory: Memory
+
+
+class CardMemo:
+    __slots__ = ("beside_all", "beside_pinned", "of", "spread")
+
+    def __init__(self) -> None:
+        self.spread: dict[tuple[ModelName, Cards], Spread] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """After every change of what models have or may have."""
+        self.of: dict[ModelName, Mapping[Cards, Memory]] = {}
+        self.beside_all: Memory | None = None
+        self.beside_pinned: Memory | None = None
+
+    def keep(self, cards: Cards, spread: Spread) -> Spread:
+        if len(self.spread) >= MOST_SPREADS:
+            self.spread.clear()
+        self.spread[spread.spec.name, cards] = spread
+        return spread

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.catalog.spec import NOTHING
-from hotseat.scheduling.claims import LOOKED_AT
+from hotseat.scheduling.eviction import Leaving, options_for
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, Because, Loss, Losses
 from hotseat.scheduling.memory_fit import (
@@ -26,7 +26,7 @@ from hotseat.scheduling.memory_fit import (
     will_hold,
 )
 from hotseat.scheduling.placement import card_choices, choices_at_start
-from hotseat.scheduling.start_options import Leaving, options_for
+from hotseat.scheduling.queue import LOOKED_AT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.errors import NeverFits, NoMemory
     from hotseat.identifiers import Bytes, Instant, ModelName, Place
-    from hotseat.scheduling.claims import Claim
-    from hotseat.scheduling.start_options import Eviction, Option
+    from hotseat.scheduling.eviction import Eviction, Option
+    from hotseat.scheduling.queue import Claim
     from hotseat.scheduling.state import ModelState, State
 
     Victims: TypeAlias = tuple[ModelState, ...]

@@ -11,9 +11,8 @@ from hotseat.scheduling.handover_transitions import export
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import footprint, refusal
 from hotseat.scheduling.placement import card_choices, needs_on
-from hotseat.scheduling.snapshot import snapshot, snapshot_of, why
 from hotseat.scheduling.state import LONG_AGO
-from hotseat.scheduling.view import InUse
+from hotseat.scheduling.view import InUse, snapshot, snapshot_of, why
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -2,12 +2,16 @@
 
 A client that sends 600 requests at once has eight places; its other requests enter the queue as those are served. A
 later client waits for eight of them at most, not for 600. Batch requests wait until no others do, but every fifth
-request that is served is one of them. Every question of the scheduler (the next ticket, the oldest,
-the count) is answered without iterating over tickets.
+request that is served is one of them. Every question of the scheduler (the next ticket, the oldest, the count) is
+answered without iterating over tickets.
+
+A model that requests wait for and that is not loaded has a claim. It starts with the model's oldest ticket, but not
+before the model's last turn ended, so that models rotate.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,11 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hotseat.identifiers import ClientId, Instant, ModelName, TicketId
+    from hotseat.scheduling.state import State
 
 OTHERS_FIRST = 4
 """So many other requests are served before a batch request that waits."""
 PLACES = 8
 """Per client in the queue of one model: more than a person or an agent needs, less than a batch."""
+LOOKED_AT = 16
+"""Only this many claims, the oldest, are examined: a decision must not take longer than a request."""
+SHARE = 3
+"""A client may have at most this many times as many waiting requests as the queue has free places. One client can fill
+three quarters of a queue, never a whole queue of four or more places."""
 
 
 class RequestKind(Enum):
@@ -270,3 +280,56 @@ class Queue:
     def oldest(self, model: ModelName) -> Instant:
         """When the oldest waiting request for this model arrived."""
         return self.first(model).since
+
+
+class Claim(NamedTuple):
+    """Sorts by age of the claim, then of the ticket."""
+
+    since: Instant
+    oldest: Instant
+    """When the model's oldest waiting request arrived."""
+    ticket: TicketId
+    """The oldest ticket; orders claims with equal times."""
+    model: ModelName
+    is_batch: bool = False
+    """Only batch requests wait for it, so it is less urgent."""
+
+
+class Claims:
+    def __init__(self) -> None:
+        self._in_order: list[Claim] = []
+        self._of: dict[ModelName, Claim] = {}
+
+    def __iter__(self) -> Iterator[Claim]:
+        return iter(self._in_order)
+
+    def first(self, most: int) -> list[Claim]:
+        return self._in_order[:most]
+
+    def of(self, model: ModelName) -> Claim | None:
+        return self._of.get(model)
+
+    def put(self, claim: Claim) -> None:
+        if self._of.get(claim.model) != claim:
+            self.drop(claim.model)
+            self._of[claim.model] = claim
+            insort(self._in_order, claim)
+
+    def drop(self, model: ModelName) -> None:
+        claim = self._of.pop(model, None)
+        if claim is not None:
+            del self._in_order[bisect_left(self._in_order, claim)]
+
+
+def reached_limit(state: State, client: ClientId, kind: RequestKind) -> str | None:
+    """Return the limit that refuses another request of this client, as text. Only loads keep operators' loads out."""
+    queue, own = state.queue, state.queue.of_client(client)
+    waiting = own if kind is RequestKind.LOAD else len(queue)
+    bound = _reached(waiting, own, state.catalog.policy.max_queue)
+    return f"{bound} already waiting (scheduler.maxQueue)" if bound else None
+
+
+def _reached(waiting: int, own: int, most: int) -> str | None:
+    if waiting >= most:
+        return "1 request is" if waiting == 1 else f"{waiting} requests are"
+    return f"{own} requests from this client are" if own >= SHARE * (most - waiting) else None

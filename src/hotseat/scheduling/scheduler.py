@@ -54,8 +54,7 @@ from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.loss import NEVER
 from hotseat.scheduling.memory_pressure import note_devices, note_measured
 from hotseat.scheduling.questions import Questions
-from hotseat.scheduling.queue import RequestKind, Ticket
-from hotseat.scheduling.queue_limits import reached_limit
+from hotseat.scheduling.queue import RequestKind, Ticket, reached_limit
 from hotseat.scheduling.settle import settle
 from hotseat.scheduling.slots import serves_at_once
 from hotseat.scheduling.state import State

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.scheduling.claims import LOOKED_AT
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import is_in_the_way
-from hotseat.scheduling.queue import RequestKind
+from hotseat.scheduling.queue import LOOKED_AT, RequestKind
 
 if TYPE_CHECKING:
     from hotseat.scheduling.state import ModelState, State

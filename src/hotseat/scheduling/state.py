@@ -10,12 +10,11 @@ from msgspec import Struct, field
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import LaunchId
-from hotseat.scheduling.card_memo import CardMemo
-from hotseat.scheduling.claims import Claim, Claims
 from hotseat.scheduling.conversation_state import ConversationState
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
-from hotseat.scheduling.queue import Queue, RequestKind, Ticket
+from hotseat.scheduling.placement import CardMemo
+from hotseat.scheduling.queue import Claim, Claims, Queue, RequestKind, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
