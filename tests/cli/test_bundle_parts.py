@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from hotseat.cli.reports import bundle_parts
-from hotseat.cli.reports.bundle_parts import Missing, Part, as_json, as_text, files_served, of_server, without_env
+from hotseat.cli.reports import bundle
+from hotseat.cli.reports.bundle import Missing, Part, as_json, as_text, files_served, of_server, without_env
 from hotseat.cli.reports.mask import Mask
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_variables_of_another_version() -> None:
 
 def test_large_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """JSON is shortened by items and stays valid; of text the end is kept, in whole characters."""
-    monkeypatch.setattr(bundle_parts, "LARGEST", 999)
+    monkeypatch.setattr(bundle, "LARGEST", 999)
     shortened = json.loads(as_json({"models": [{"model": str(number)} for number in range(5000)], "last": 1}))
 
     assert (shortened["models"][0], shortened["last"]) == ({"model": "0"}, 1)

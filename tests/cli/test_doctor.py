@@ -15,8 +15,8 @@ from tests.support.machines import add_process, write
 from tests.support.model_folders import put
 from tests.support.ports import free_port
 
-from hotseat.cli import doctor_checks
-from hotseat.cli.doctor_checks import AMD, NVIDIA, State
+from hotseat.cli import doctor
+from hotseat.cli.doctor import AMD, NVIDIA, State
 from hotseat.model_servers import orphans, os_processes, ports
 from hotseat.model_servers.os_processes import GUARD, MARKER
 from hotseat.settings import Access, ApiKey, Settings
@@ -183,7 +183,7 @@ async def test_the_server_at_another_address_is_asked_about_its_models(command_l
 )
 def test_an_open_address_is_a_finding(access: Access, state: State) -> None:
     """The address is refused, allowed explicitly, or protected by keys."""
-    [finding] = doctor_checks.exposure(Settings(listen=("0.0.0.0", 8080), access=access))
+    [finding] = doctor.exposure(Settings(listen=("0.0.0.0", 8080), access=access))
 
     assert finding.state is state
 
@@ -193,8 +193,8 @@ def test_a_card_without_its_driver_is_a_warning(tmp_path: Path) -> None:
     for slot, kind, vendor in (("0", "0x030000", NVIDIA), ("1", "0x038000", AMD), ("2", "0x020000", NVIDIA)):
         put(tmp_path / slot / "class", f"{kind}\n".encode()), put(tmp_path / slot / "vendor", f"{vendor}\n".encode())
     version = put(tmp_path / "version", b"NVRM version: 580.65\nGCC version: 13\n")
-    found = list(doctor_checks.graphics(tmp_path, {NVIDIA: version, AMD: tmp_path / "kfd"}))
-    nothing = list(doctor_checks.graphics(tmp_path / "absent"))
+    found = list(doctor.graphics(tmp_path, {NVIDIA: version, AMD: tmp_path / "kfd"}))
+    nothing = list(doctor.graphics(tmp_path / "absent"))
 
     assert [(finding.state, finding.message) for finding in found] == [
         (State.WARN, "an AMD GPU is present, but its driver is not loaded"),
@@ -207,7 +207,7 @@ def test_a_card_without_its_driver_is_a_warning(tmp_path: Path) -> None:
 def test_under_wsl_the_gpu_is_not_on_the_bus(tmp_path: Path, nvml: object, state: State, said: str) -> None:
     """Windows shares it through /dev/dxg, so the driver's library decides, and nobody is told that there is no GPU."""
     put(tmp_path / "pci/0/class", b"0x030200\n"), put(tmp_path / "pci/0/vendor", b"0x1414\n")
-    [found] = doctor_checks.graphics(tmp_path / "pci", dxg=put(tmp_path / "dxg", b""), nvml=lambda: nvml)
+    [found] = doctor.graphics(tmp_path / "pci", dxg=put(tmp_path / "dxg", b""), nvml=lambda: nvml)
 
     assert found.state is state
     assert said in found.message
@@ -217,7 +217,7 @@ def test_under_wsl_the_gpu_is_not_on_the_bus(tmp_path: Path, nvml: object, state
 def test_a_low_limit_of_open_files_is_a_warning(hard: int, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hard limit counts, because hotseat raises its own."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, hard))
-    [finding] = doctor_checks.descriptors()
+    [finding] = doctor.descriptors()
 
     assert finding.state is state
 
@@ -225,7 +225,7 @@ def test_a_low_limit_of_open_files_is_a_warning(hard: int, state: State, monkeyp
 def test_too_little_disk_space_for_uploads_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Free disk space below the largest allowed body is a warning."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=1 << 20))
-    [finding] = doctor_checks.disk(Settings())
+    [finding] = doctor.disk(Settings())
 
     assert finding.state is State.WARN
     assert finding.message.startswith("1 MiB free in ")
@@ -241,8 +241,8 @@ def test_a_server_without_its_guard_is_a_warning(tmp_path: Path, monkeypatch: py
         add_process(tmp_path, pid, parent)
         write(tmp_path / f"{pid}/cmdline", command)
         write(tmp_path / f"{pid}/environ", f"{MARKER}=launch-{pid}" if command == b"server" else "")
-    for module in (os_processes, orphans, ports, doctor_checks):
+    for module in (os_processes, orphans, ports, doctor):
         monkeypatch.setattr(module, "PROC", str(tmp_path))
-    [finding] = doctor_checks.orphans()
+    [finding] = doctor.orphans()
 
     assert (finding.state, finding.fix) == (State.WARN, "stop it: kill 7")

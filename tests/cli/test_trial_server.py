@@ -21,8 +21,8 @@ from tests.support.waiting import PATIENCE_S, eventually
 
 from hotseat.cli.client import Server
 from hotseat.cli.problems import Problem, Unreachable
-from hotseat.cli.reports import trial_server
-from hotseat.cli.reports.trial_server import end, is_running, wait_for
+from hotseat.cli.reports import machine_report
+from hotseat.cli.reports.machine_report import end, is_running, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ while True:
 
 def test_a_server_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is killed, so that a report ends, and leaves nothing behind."""
-    monkeypatch.setattr(trial_server, "END_S", 0.1)
+    monkeypatch.setattr(machine_report, "END_S", 0.1)
     with subprocess.Popen([sys.executable, "-c", IGNORES_SIGTERM], stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()

@@ -18,7 +18,7 @@ from tests.support.llama import REPOSITORY
 from tests.support.supervisor_rig import is_alive
 from tests.support.waiting import come_true, eventually
 
-from hotseat.cli import doctor_checks
+from hotseat.cli import doctor
 from hotseat.memory import amd, kernel, precedence, processes, ram
 from hotseat.memory.measurement import Slot
 from hotseat.model_servers import load_progress, orphans, os_processes, ports
@@ -42,7 +42,7 @@ signal.pause()
 
 Reader: TypeAlias = "Callable[[int, Path], object]"
 READERS: dict[str, tuple[Reader, object]] = {
-    "cli/doctor_checks.py _command_line": (lambda pid, _: RAW in doctor_checks._command_line(pid), True),
+    "cli/doctor.py _command_line": (lambda pid, _: RAW in doctor._command_line(pid), True),
     "memory/amd.py on_card": (lambda pid, _: [*amd.on_card(pid, Slot(0, 1, 0, 0), kernel.PROC)], []),
     "memory/kernel.py is_hidden": (lambda pid, _: kernel.is_hidden(pid), False),
     "memory/kernel.py open_files": (lambda pid, _: "0" in kernel.open_files(pid), True),

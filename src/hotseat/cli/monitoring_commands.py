@@ -78,7 +78,7 @@ def activity(
     as_json: AsJson = False,
 ) -> None:
     """Show finished requests with client, duration and tokens."""
-    from hotseat.cli.activity import activity
+    from hotseat.cli.past_requests import activity
     from hotseat.config.units import parse_duration
 
     try:
@@ -103,7 +103,7 @@ def usage(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Show requests and tokens by day, model or API key."""
-    from hotseat.cli.usage import usage
+    from hotseat.cli.past_requests import usage
 
     columns = [each.value for each in by or (UsageColumn.MODEL, UsageColumn.KEY)]
     usage(Server(url, api_key), days, columns, "csv" if as_csv else "json" if as_json else "text")
