@@ -22,8 +22,8 @@ from hotseat.api.routes import (
     llama_swap,
     logs,
     management,
+    models,
     ollama,
-    overrides,
     profiles,
     requests,
     restart,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
-    estimates, overrides, management, v1_models, status, requests, config, restart, keys, usage, profiles, yield_memory,
+    estimates, models, management, v1_models, status, requests, config, restart, keys, usage, profiles, yield_memory,
     fleet, fleet_logs, fleet_requests, events, logs, traffic, docs_page, ollama,
     llama_cpp, llama_swap,
 )  # fmt: skip

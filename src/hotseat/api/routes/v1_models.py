@@ -8,8 +8,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from hotseat.api.deps import ApiDeps, Caller, Deps
-from hotseat.api.model_schemas import SHARE_READ
-from hotseat.api.routes.status import progress
+from hotseat.api.routes.models import SHARE_READ, progress
 from hotseat.api.schema_base import Error, Schema
 from hotseat.api.slices import Listing, page, rows
 from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
