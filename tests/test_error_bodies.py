@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 import hotseat
-from hotseat.api import errors as api_errors
+from hotseat.api import responses
 from hotseat.api.routes import llama_cpp
 from hotseat.config.problems import ConfigError
 from hotseat.error_bodies import Dialect, answer, one_line, stream_error
@@ -201,7 +201,7 @@ def by_relay(error: HotseatError, dialect: Dialect) -> tuple[dict[str, str], byt
 def by_api(error: HotseatError, path: str, error_format: ErrorFormat, *tags: str) -> tuple[dict[str, str], bytes]:
     route = type("Route", (), {"tags": tags})
     request = Request({"type": "http", "path": path, "headers": [], "query_string": b"", "route": route})
-    return parts_of(api_errors.refusal(request, error, error_format))
+    return parts_of(responses.refusal(request, error, error_format))
 
 
 def parts_of(response: Response) -> tuple[dict[str, str], bytes]:

@@ -7,7 +7,7 @@ import socket
 import pytest
 from fastapi import FastAPI
 
-from hotseat.api.server import served
+from hotseat.api.app import served
 
 
 async def test_an_api_that_cannot_be_served_ends_the_start() -> None:

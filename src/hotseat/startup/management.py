@@ -10,10 +10,9 @@ import time
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hotseat import dashboard
-from hotseat.api.app import build
+from hotseat.api.app import build, served
 from hotseat.api.deps import ApiDeps
 from hotseat.api.routes.logs import LogSources
-from hotseat.api.server import served
 from hotseat.model_files.facts import FactsReader
 from hotseat.telemetry.metrics_page import MetricsText
 from hotseat.telemetry.pages import ConversationPage, DevicePage, FleetPage, KeyPage, ProcessPage

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from hotseat.api.deps import Deps
-from hotseat.api.errors import failure
+from hotseat.api.responses import failure
 from hotseat.api.schema_base import Failure, Result, Schema
 from hotseat.api.slices import Listing, page
 

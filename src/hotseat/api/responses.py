@@ -1,4 +1,7 @@
-"""Renders every failure in the format its client expects: management results, or the errors of /v1/."""
+"""What all responses have in common: usual headers, and failures in the format that their client expects.
+
+Failures are management results, or the errors of /v1/. HEAD is handled as GET.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 
 from hotseat.api.disconnect import HUNG_UP, ClientGone
-from hotseat.api.headers import USUAL
 from hotseat.error_bodies import encodable, retry_headers
 from hotseat.errors import ClientError, HotseatError, LoadFailed
 from hotseat.settings import ErrorFormat
@@ -19,9 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastapi import FastAPI, Request
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from hotseat.api.deps import ApiDeps
 
+USUAL = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 MOST_PROBLEMS = 10
 """Mistakes of a request: a small body can have thousands."""
 
@@ -104,3 +109,28 @@ def _wants_an_object(request: Request, error_format: ErrorFormat) -> bool:
         return error_format is ErrorFormat.OPENAI
     agent = request.headers.get("user-agent", "")
     return "x-stainless-lang" in request.headers or agent.startswith(("OpenAI/", "ai-sdk/")) or " ai-sdk/" in agent
+
+
+class CommonHeaders:
+    """Disables caching: a load has an effect, and a state is current only for a moment."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def politely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                # Static files (with an ETag) may be cached.
+                skipped = "Cache-Control" if "etag" in headers else ""
+                headers.update({name: value for name, value in USUAL.items() if name != skipped})
+            await send(message)
+
+        await self._app(_as_get(scope), receive, politely)
+
+
+def _as_get(scope: Scope) -> Scope:
+    """uvicorn omits the body. Only a load and an unload have no HEAD, which must not change anything."""
+    if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"].endswith(("/load", "/unload")):
+        return scope
+    return {**scope, "method": "GET"}
