@@ -18,12 +18,11 @@ import uvloop
 from msgspec.structs import replace
 from nats.js import api
 
-from hotseat.fleet.host_proof import FleetSecret
 from hotseat.fleet.jetstream.buckets import stream_of
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.membership import AGAIN_S, RENEW_S
+from hotseat.fleet.proofs import FleetSecret, SignedStore
 from hotseat.fleet.records import DeviceBudget, HostRecord, Residence, decoded, encoded
-from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket, Conflict, StoreError, Written
 from hotseat.identifiers import DeviceName, HostName, ModelName
 from hotseat.settings import Fleet

@@ -19,14 +19,13 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostUnresponsive
 from hotseat.fleet import drift, reconciler, revision_tracker
-from hotseat.fleet.host_proof import FleetSecret
 from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.member import PathState
 from hotseat.fleet.node import FleetNode
+from hotseat.fleet.proofs import FleetSecret, SignedStore
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, encoded
 from hotseat.fleet.roster import KNOWN_S
 from hotseat.fleet.route import OtherHost
-from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import LEASE_S, Bucket
 from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler

@@ -12,8 +12,8 @@ from tests.support.waiting import come_true
 
 from hotseat.errors import HostUnresponsive
 from hotseat.fleet.host_http import OPERATOR, HostHttp
-from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.other_hosts import AT_ONCE, OtherHosts
+from hotseat.fleet.proofs import FleetSecret, Signer
 from hotseat.fleet.roster import LONGEST_REASON
 from hotseat.identifiers import HostName
 from hotseat.net.http_client import Answer

@@ -11,7 +11,7 @@ from tests.support.depth import by_depth
 from tests.support.host_headers import SECRET, passed_on
 from tests.support.relay_rig import HELLO, get, post
 
-from hotseat.fleet import host_proof
+from hotseat.fleet import proofs
 from hotseat.identifiers import HostName
 from hotseat.relay.access import origin, wrong_keys
 from hotseat.relay.http import head_cache
@@ -36,7 +36,7 @@ BOUNDS = {
     "RefusalLines._written": REMEMBERED,
     "ProofChecker._seen": REMEMBERED,
     "ProofChecker._seen_before": REMEMBERED,
-    "ProofChecker._refused_before": host_proof.MOST_SIGNERS,
+    "ProofChecker._refused_before": proofs.MOST_SIGNERS,
     "StatsOfModels._last_visits": model_stats.KEPT_CLIENTS,
 }
 BODY = b'{"model":"alpha"}'
@@ -54,7 +54,7 @@ async def test_no_container_grows_beyond_its_bound(open_rig: OpenRig, monkeypatc
         (head_cache, "MOST_KNOWN"),
         (origin, "MOST_REMEMBERED"),
         (wrong_keys, "MOST_ADDRESSES"),
-        (host_proof, "MOST_SEEN"),
+        (proofs, "MOST_SEEN"),
     ):
         monkeypatch.setattr(place, name, REMEMBERED)
     rig = await open_rig(settings=SETTINGS)

@@ -54,7 +54,7 @@ from hotseat.activity.usage_store import DAY_S, UsageCounter, UsageStore
 from hotseat.catalog.named_models import Profile
 from hotseat.catalog.spec import Overrides
 from hotseat.errors import HostUnproven, NeverFits, NoMemory, OverBudget, Yielding
-from hotseat.fleet.host_proof import MOST_SKEW_S, FleetSecret, ProofChecker, Signer
+from hotseat.fleet.proofs import MOST_SKEW_S, FleetSecret, ProofChecker, Signer
 from hotseat.handover.channel import EVENTS
 from hotseat.handover.successor import Listening
 from hotseat.identifiers import ClientId, HostName, ModelName

@@ -13,9 +13,8 @@ from tests.support.waiting import come_true
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.fleet import node
-from hotseat.fleet.host_proof import FleetSecret
+from hotseat.fleet.proofs import FleetSecret, SignedStore
 from hotseat.fleet.records import HostRecord, encoded
-from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import HostName
 from hotseat.scheduling.scheduler import Scheduler

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tests.support.fleet_journey import CONNECT_S, Hosts, nats_cluster
 from tests.support.waiting import eventually
 
-from hotseat.fleet.host_proof import FleetSecret
 from hotseat.fleet.jetstream.store import JetStream
+from hotseat.fleet.proofs import FleetSecret, SignedStore
 from hotseat.fleet.records import DeviceBudget, HostRecord, Residence, encoded
-from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import LIVES_S, Bucket
 from hotseat.identifiers import RAM, DeviceName, HostName, ModelName
 from hotseat.settings import Fleet

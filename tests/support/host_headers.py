@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.host_headers import said_by
-from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.fleet.proofs import FleetSecret, Signer
 from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:

@@ -31,9 +31,8 @@ from hotseat.config.reload import ConfigReport
 from hotseat.daemon.garbage_collection import collect_rarely, ignore_what_exists
 from hotseat.dispatch import journal
 from hotseat.fleet.host_http import MOST_BYTES
-from hotseat.fleet.host_proof import FleetSecret
+from hotseat.fleet.proofs import FleetSecret, SignedStore
 from hotseat.fleet.records import encoded
-from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import LIVES_S, Bucket
 from hotseat.identifiers import Address, ClientId, HostName, LaunchId, LogLine, ModelName, TicketId
 from hotseat.net.http_client import Answer

@@ -17,8 +17,8 @@ from hotseat.config.schema_base import (
     is_key,
     is_password,
 )
-from hotseat.fleet.host_proof import MOST_SECRETS
 from hotseat.fleet.name_owner import is_host_name
+from hotseat.fleet.proofs import MOST_SECRETS
 from hotseat.identifiers import DEFAULT_PREFIX
 
 _PREFIX = re.compile(r"[A-Za-z0-9_-]+")

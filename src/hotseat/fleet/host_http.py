@@ -18,7 +18,7 @@ from hotseat.net.json_text import parsed
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from hotseat.fleet.host_proof import Signer
+    from hotseat.fleet.proofs import Signer
     from hotseat.identifiers import Bytes, HostName, Seconds
     from hotseat.net.http_client import Answer
 

@@ -9,9 +9,9 @@ from hotseat.errors import HotseatError, NoHostAvailable, NotServed
 from hotseat.fleet.claims_in_progress import ClaimsInProgress
 from hotseat.fleet.counters import FleetCounters
 from hotseat.fleet.forwarded import ForwardedRequests
-from hotseat.fleet.host_proof import LogLimit
 from hotseat.fleet.load_claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
+from hotseat.fleet.proofs import LogLimit
 from hotseat.fleet.route import THIS_HOST, OtherHost
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from hotseat.fleet.forwarded import Forwarded, PathTo
-    from hotseat.fleet.host_proof import Signer
     from hotseat.fleet.load_claims import Agreed
     from hotseat.fleet.placement import Decision
+    from hotseat.fleet.proofs import Signer
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.route import Route
     from hotseat.fleet.store import Store

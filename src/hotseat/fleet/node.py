@@ -16,7 +16,6 @@ from hotseat.fleet.admin import FleetAdmin
 from hotseat.fleet.client import FleetClient
 from hotseat.fleet.drift import Drifts
 from hotseat.fleet.host_http import HostHttp
-from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record
 from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.membership import Membership
@@ -24,9 +23,9 @@ from hotseat.fleet.missing_files import MissingFiles
 from hotseat.fleet.name_owner import token_hash
 from hotseat.fleet.open_store import open_store
 from hotseat.fleet.own_state import UnsavedState, order_of
+from hotseat.fleet.proofs import FleetSecret, SignedStore, Signer
 from hotseat.fleet.reconciler import Reconciler
 from hotseat.fleet.roster import Roster
-from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import FleetConnection

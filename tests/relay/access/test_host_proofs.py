@@ -13,7 +13,7 @@ from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
 from hotseat.fleet.host_headers import said_by
-from hotseat.fleet.host_proof import FleetSecret, ProofChecker, Signer
+from hotseat.fleet.proofs import FleetSecret, ProofChecker, Signer
 from hotseat.fleet.route import THIS_HOST
 from hotseat.identifiers import HostName
 from hotseat.relay.access.host_requests import HostVerifier

@@ -16,8 +16,8 @@ from tests.support.certificate import CERTIFICATE
 from hotseat.errors import HostUnresponsive, NotRunning
 from hotseat.fleet.client import FleetClient
 from hotseat.fleet.host_http import HostHttp
-from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.member import PathState
+from hotseat.fleet.proofs import FleetSecret, Signer
 from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.net import http_client
 from hotseat.settings import Access, ApiKey, Fleet, Settings

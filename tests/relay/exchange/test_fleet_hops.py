@@ -21,7 +21,7 @@ from tests.support.waiting import come_true
 from hotseat.catalog.named_models import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import HOST_TIMEOUTS, BodyChanges, Timeouts
 from hotseat.errors import HotseatError, NoHostAvailable, NotServed
-from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.fleet.proofs import FleetSecret, Signer
 from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.relay.access.sandbox import SANDBOX

@@ -16,7 +16,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.errors import HotseatError
-from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.fleet.proofs import FleetSecret, Signer
 from hotseat.identifiers import HostName
 from hotseat.relay.access.host_requests import said_in
 from hotseat.relay.access.policy import Policy

@@ -10,7 +10,7 @@ from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 from tests.support.waiting import come_true
 
-from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.fleet.proofs import FleetSecret, Signer
 from hotseat.fleet.route import OtherHost
 from hotseat.identifiers import HostName, ModelName
 

@@ -24,7 +24,7 @@ from hotseat.fleet.host_headers import (
     RESTART,
     said_by,
 )
-from hotseat.fleet.host_proof import FleetSecret, LogLimit, ProofChecker
+from hotseat.fleet.proofs import FleetSecret, LogLimit, ProofChecker
 from hotseat.relay.access.api_keys import Verdict
 from hotseat.relay.routing.model_name import MODEL_IN_URL, Destination
 from hotseat.settings import Role

@@ -1,13 +1,17 @@
 """How fleet hosts authenticate to each other with a secret that none of them ever sends.
 
+They prove who sent a request, and sign the records in the store.
+
 A proof is an HMAC-SHA256. While one secret replaces another, there are two: a host signs with both and accepts either,
 so that hosts can switch one by one, in any order.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from binascii import hexlify
+from contextlib import suppress
 from hashlib import sha256
 from hmac import compare_digest
 from itertools import count
@@ -15,15 +19,18 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from hotseat.errors import HostUnproven
+from hotseat.fleet.store import Bucket, Conflict, Removed, StoreError, Written
 from hotseat.identifiers import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
+    from hotseat.fleet.store import Change, Revision, Store
     from hotseat.identifiers import HostName, Seconds
 
     Clock = Callable[[], Seconds]
 
+log = logging.getLogger(__name__)
 BLOCK = 64
 """Block size of SHA-256, in bytes."""
 MOST_SECRETS = 2
@@ -35,8 +42,11 @@ MOST_SIGNERS = 1000
 """Processes of other hosts within that time; with more of them, what is forgotten of one counts for all."""
 MOST_SUBJECTS = 50
 """Warned of in one interval: somebody else may choose their names."""
+WARN_S: Seconds = 3600.0
+"""A host with another secret writes every three seconds, for days."""
 REQUEST, RECORD, FLEET = b"hotseat request 1", b"hotseat record 1", b"hotseat fleet 1"
 """Each signed message starts with its purpose, so that a proof for one purpose is invalid for another."""
+_BEGIN, _MIDDLE, _END = b'{"proof":"', b'","record":', b"}"
 
 
 class Hmac:
@@ -106,7 +116,7 @@ class Signer:
 
     def proof(self, to: HostName, said: bytes) -> bytes:
         stamp = b"%d %b-%d" % (self._clock() * 1000, self._start, next(self._numbers))
-        return b"%b %b" % (stamp, self._secret.sign(_message(to, said, stamp)))
+        return b"%b %b" % (stamp, self._secret.sign(_request_message(to, said, stamp)))
 
 
 class ProofChecker:
@@ -145,7 +155,7 @@ class ProofChecker:
     def check(self, host: str, said: bytes, proof: bytes) -> None:
         """Raises HostUnproven with the reason and the remedy."""
         stamp, _, signed = proof.rpartition(b" ")
-        if not self._secret.believes(_message(self._me, said, stamp), signed):
+        if not self._secret.believes(_request_message(self._me, said, stamp), signed):
             text = f"{host} forwarded this request to {self._me} without proof that it knows fleet.secret"
             raise HostUnproven(
                 f"{text}. Give all hosts the same fleet.secret, and each host its own fleet.name and address."
@@ -194,9 +204,100 @@ def _signer(stamp: bytes) -> bytes:
     return stamp.partition(b" ")[2].partition(b"-")[0]
 
 
-def _message(to: HostName, said: bytes, stamp: bytes) -> bytes:
+def _request_message(to: HostName, said: bytes, stamp: bytes) -> bytes:
     """Includes the receiver's name, so that a proof for one host is invalid at another."""
     return b"%b\n%b\n%b\n%b" % (REQUEST, to.encode(), said, stamp)
+
+
+class SignedStore:
+    """A store that hides every record that no host of the fleet signed.
+
+    Otherwise, anybody who can write to the buckets could set any address as a host's and receive its requests. A
+    signature is valid for one key of one bucket. Removals are not signed: whoever can write can also remove, and the
+    owner of a removed record writes it again.
+    """
+
+    def __init__(self, store: Store, secret: FleetSecret) -> None:
+        self._store = store
+        self._secret = secret
+        self._warnings = LogLimit(WARN_S)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._store.is_connected
+
+    async def create(self, bucket: Bucket, key: str, value: bytes) -> Revision:
+        """Overwrites unsigned records."""
+        signed = self._signed(bucket, key, value)
+        try:
+            return await self._store.create(bucket, key, signed)
+        except Conflict:
+            found = await self._store.read(bucket, key)
+            if found is None or self._opened(bucket, found) is not None:
+                raise
+        return await self._store.replace(bucket, key, signed, found.revision)
+
+    async def replace(self, bucket: Bucket, key: str, value: bytes, last: Revision) -> Revision:
+        return await self._store.replace(bucket, key, self._signed(bucket, key, value), last)
+
+    async def put(self, bucket: Bucket, key: str, value: bytes) -> Revision:
+        return await self._store.put(bucket, key, self._signed(bucket, key, value))
+
+    async def remove(self, bucket: Bucket, key: str, last: Revision | None = None) -> None:
+        await self._store.remove(bucket, key, last)
+
+    async def read(self, bucket: Bucket, key: str) -> Written | None:
+        found = await self._store.read(bucket, key)
+        return None if found is None else self._opened(bucket, found)
+
+    async def watch(self, bucket: Bucket) -> AsyncIterator[Change]:
+        async for change in self._store.watch(bucket):
+            if not isinstance(change, Written):
+                yield change
+                continue
+            opened = self._opened(bucket, change)
+            yield opened or Removed(change.key, change.revision)
+            if opened and bucket is Bucket.ORDERS:
+                await self._sign_again(change, opened)
+
+    async def aclose(self) -> None:
+        await self._store.aclose()
+
+    # Signatures
+
+    def _signed(self, bucket: Bucket, key: str, value: bytes) -> bytes:
+        proof = self._secret.sign(_record_message(bucket, key, value))
+        return b"%b%b%b%b%b" % (_BEGIN, proof, _MIDDLE, value, _END)
+
+    def _opened(self, bucket: Bucket, written: Written) -> Written | None:
+        """The record that a host of the fleet wrote; None if the signature is invalid."""
+        proof, value = _parts(written.value)
+        if self._secret.believes(_record_message(bucket, written.key, value), proof):
+            return Written(written.key, value, written.revision)
+        key = f"{bucket.value}/{written.key}"
+        if self._warnings.lets_through(key):
+            hint = "give that host the same fleet.secret, or find out what else writes to NATS"
+            log.warning("ignored a record without a valid signature key=%s hint=%r", key, hint)
+        return None
+
+    async def _sign_again(self, written: Written, opened: Written) -> None:
+        """An order outlives secrets: during a rotation it is signed with both, so that it stays valid with one."""
+        message = _record_message(Bucket.ORDERS, opened.key, opened.value)
+        if not self._secret.signs_alike(message, _parts(written.value)[0]):
+            with suppress(Conflict, StoreError):
+                await self.replace(Bucket.ORDERS, opened.key, opened.value, opened.revision)
+
+
+def _parts(value: bytes) -> tuple[bytes, bytes]:
+    """The proof and the signed value; both empty if there is none."""
+    proof, middle, rest = value.partition(_MIDDLE)
+    if not proof.startswith(_BEGIN) or not middle or not rest.endswith(_END):
+        return b"", b""
+    return proof[len(_BEGIN) :], rest[: -len(_END)]
+
+
+def _record_message(bucket: Bucket, key: str, value: bytes) -> bytes:
+    return b"%b\n%b/%b\n%b" % (RECORD, bucket.value.encode(), key.encode(), value)
 
 
 class LogLimit:
