@@ -14,7 +14,7 @@ from bench.fleet.figures import Counters, figures
 from bench.fleet.simulated_host import GIB, GPU, Clock, Host, Request
 from bench.fleet.workload import DOWN_S, SLOTS
 
-from hotseat.fleet.load_claims import key_of
+from hotseat.fleet.claims import key_of
 from hotseat.fleet.placement import Load, Nowhere, Serve, place
 from hotseat.fleet.records import CatalogRecord, Claim, Offer, encoded
 from hotseat.fleet.replicas import one_more, to_spare

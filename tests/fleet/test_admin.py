@@ -15,7 +15,7 @@ from tests.support.waiting import come_true, come_true_async
 
 from hotseat.catalog.spec import LaunchRecipe, Replicas
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, UnknownHost, UnknownModel
-from hotseat.fleet.load_claims import key_of
+from hotseat.fleet.claims import key_of
 from hotseat.fleet.moves import UNHEARD_S
 from hotseat.fleet.records import Claim, HostOrder, decoded, encoded
 from hotseat.fleet.route import OtherHost

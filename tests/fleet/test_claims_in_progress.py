@@ -14,7 +14,7 @@ from tests.support.waiting import come_true
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import FleetDisconnected, HotseatError
-from hotseat.fleet.load_claims import key_of
+from hotseat.fleet.claims import key_of
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.placement import Load
 from hotseat.fleet.records import Claim, encoded

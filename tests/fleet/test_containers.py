@@ -19,7 +19,7 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostUnresponsive
 from hotseat.fleet import drift, reconciler, revision_tracker
-from hotseat.fleet.load_claims import key_of
+from hotseat.fleet.claims import key_of
 from hotseat.fleet.member import PathState
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.proofs import FleetSecret, SignedStore

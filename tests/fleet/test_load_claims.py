@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.support.fleet import QWEN
 from tests.support.fleet_store import SteppedStore, SteppedTask, run_to_end
 
-from hotseat.fleet import load_claims
+from hotseat.fleet import claims
 from hotseat.fleet.claim_table import Held
-from hotseat.fleet.load_claims import Agreed, claim, key_of, release
+from hotseat.fleet.claims import Agreed, claim, key_of, release
 from hotseat.fleet.placement import Load
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.store import Bucket, Conflict, Revision
@@ -33,7 +33,7 @@ def decision(host: HostName, replica: int = 0) -> Load:
 def _same_ids() -> Iterator[None]:
     """So that claims can be compared."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(load_claims, "token_hex", lambda _: "")
+        monkeypatch.setattr(claims, "token_hex", lambda _: "")
         yield
 
 
@@ -149,14 +149,14 @@ def test_hosts_that_do_not_listen_are_found() -> None:
             return Agreed(ours, Revision(9))
 
     with pytest.MonkeyPatch.context() as planted:
-        planted.setattr(load_claims, "claim", deaf)
+        planted.setattr(claims, "claim", deaf)
         with pytest.raises(AssertionError, match="went to"):
             claim_and_select([])
 
 
 def claim_and_select(order: list[int]) -> None:
     store = SteppedStore()
-    tasks = [SteppedTask(load_claims.claim(store, decision(host), host)) for host in map(HostName, "abcd")]
+    tasks = [SteppedTask(claims.claim(store, decision(host), host)) for host in map(HostName, "abcd")]
     for number in [*order, *range(4), *range(4), *range(4)]:
         if not tasks[number].is_done:
             tasks[number].step()

@@ -13,7 +13,7 @@ from tests.support.in_process_store import InProcess
 from tests.support.waiting import come_true
 
 from hotseat.fleet import forwarded
-from hotseat.fleet.load_claims import key_of
+from hotseat.fleet.claims import key_of
 from hotseat.fleet.records import Claim, HostOrder, encoded
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import Address, ClientId, HostName, ModelName

@@ -10,7 +10,7 @@ from hotseat.fleet.view import Agreement
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from hotseat.fleet.load_claims import Agreed
+    from hotseat.fleet.claims import Agreed
     from hotseat.identifiers import HostName
 
 

@@ -6,10 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError, NoHostAvailable, NotServed
-from hotseat.fleet.claims_in_progress import ClaimsInProgress
+from hotseat.fleet.claims import ClaimsInProgress, claim, key_of
 from hotseat.fleet.counters import FleetCounters
 from hotseat.fleet.forwarded import ForwardedRequests
-from hotseat.fleet.load_claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
 from hotseat.fleet.proofs import LogLimit
 from hotseat.fleet.route import THIS_HOST, OtherHost
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection
 
+    from hotseat.fleet.claims import Agreed
     from hotseat.fleet.forwarded import Forwarded, PathTo
-    from hotseat.fleet.load_claims import Agreed
     from hotseat.fleet.placement import Decision
     from hotseat.fleet.proofs import Signer
     from hotseat.fleet.roster import Roster

@@ -1,7 +1,7 @@
 """PURE: which host serves a request, from what this host knows.
 
 Where the model is ready or loading, no agreement is needed. Only a load that no host has decided yet needs one, which
-load_claims.py makes. Placement decides which host gets a request; that host's own scheduler decides when it is served
+claims.py makes. Placement decides which host gets a request; that host's own scheduler decides when it is served
 and which models are evicted for it.
 """
 

@@ -7,8 +7,8 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
+from hotseat.fleet.claims import release
 from hotseat.fleet.drain import Drain
-from hotseat.fleet.load_claims import release
 from hotseat.fleet.orders import restore
 from hotseat.fleet.records import Claim, decoded
 from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many

@@ -1,7 +1,7 @@
 """PURE: how many hosts should have a model, by how long its requests wait and how long it is unused.
 
 No host is in charge: each decides for itself, and hosts that see the same state decide the same. A load needs a claim
-(load_claims.py), so that two hosts that want the same load agree; all hosts agree on which replica is removed.
+(claims.py), so that two hosts that want the same load agree; all hosts agree on which replica is removed.
 """
 
 from __future__ import annotations

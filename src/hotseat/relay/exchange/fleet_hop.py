@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from hotseat.dispatch.tickets import Waiter
 from hotseat.error_bodies import one_line
 from hotseat.errors import FleetDisconnected, HostUnresponsive, HotseatError, LoadFailed
-from hotseat.fleet.claims_in_progress import THIS_HOST_LEAVES
+from hotseat.fleet.claims import THIS_HOST_LEAVES
 from hotseat.fleet.roster import LONGEST_REASON
 from hotseat.fleet.route import OtherHost
 
