@@ -13,8 +13,7 @@ from hotseat.fleet.moves import Moves
 from hotseat.fleet.name_owner import is_host_name, without_digits
 from hotseat.fleet.other_hosts import OtherHosts
 from hotseat.fleet.reconciler import Ourselves
-from hotseat.fleet.snapshot import snapshot
-from hotseat.fleet.view import Sighting
+from hotseat.fleet.view import Sighting, snapshot
 from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:

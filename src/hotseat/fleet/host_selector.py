@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError, NoHostAvailable, NotServed
 from hotseat.fleet.claims import ClaimsInProgress, claim, key_of
-from hotseat.fleet.counters import FleetCounters
 from hotseat.fleet.forwarded import ForwardedRequests
 from hotseat.fleet.placement import Load, Nowhere, place
 from hotseat.fleet.proofs import LogLimit
 from hotseat.fleet.route import THIS_HOST, OtherHost
+from hotseat.fleet.view import FleetCounters
 
 if TYPE_CHECKING:
     import asyncio

@@ -26,9 +26,8 @@ from hotseat.fleet.own_state import UnsavedState, order_of
 from hotseat.fleet.proofs import FleetSecret, SignedStore, Signer
 from hotseat.fleet.reconciler import Reconciler
 from hotseat.fleet.roster import Roster
-from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket
-from hotseat.fleet.view import FleetConnection
+from hotseat.fleet.view import FleetConnection, orders_in
 from hotseat.scheduling.events import FleetModelsChanged, RequestArrived, RequestLeft, UpstreamFailed
 from hotseat.tasks import Tasks
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import FleetDisconnected
 from hotseat.fleet.records import HostOrder, decoded, encoded
-from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket, Conflict, StoreError
-from hotseat.fleet.view import Order
+from hotseat.fleet.view import Order, orders_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
