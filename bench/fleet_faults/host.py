@@ -13,9 +13,9 @@ from hotseat.catalog.spec import Replicas
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostUnresponsive, LoadFailed
-from hotseat.fleet.client import DETAILS_S
 from hotseat.fleet.member import PathState
 from hotseat.fleet.node import FleetNode
+from hotseat.fleet.other_hosts import DETAILS_S
 from hotseat.fleet.store import NameTaken
 from hotseat.fleet.view import FleetConnection, Order
 from hotseat.identifiers import Address, HostName, Upstream

@@ -14,9 +14,9 @@ from tests.support.waiting import come_true
 from hotseat import __version__
 from hotseat.activity.usage import HELD
 from hotseat.fleet import host_restarts
-from hotseat.fleet.host_http import HostHttp
 from hotseat.fleet.host_restarts import HostRestarts
 from hotseat.fleet.node import FleetNode
+from hotseat.fleet.other_hosts import HostHttp
 from hotseat.fleet.records import HostOrder
 from hotseat.identifiers import HostName, ModelName
 from hotseat.net.http_client import Answer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import httpx2
     from tests.support.served_fleet import Served
 
-    from hotseat.fleet.host_http import Receiver
+    from hotseat.fleet.other_hosts import Receiver
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 

@@ -11,8 +11,7 @@ from tests.support.fleet import RosterRig, host
 from tests.support.waiting import come_true
 
 from hotseat.errors import HostUnresponsive
-from hotseat.fleet.host_http import OPERATOR, HostHttp
-from hotseat.fleet.other_hosts import AT_ONCE, OtherHosts
+from hotseat.fleet.other_hosts import AT_ONCE, OPERATOR, HostHttp, OtherHosts
 from hotseat.fleet.proofs import FleetSecret, Signer
 from hotseat.fleet.roster import LONGEST_REASON
 from hotseat.identifiers import HostName
@@ -20,7 +19,7 @@ from hotseat.net.http_client import Answer
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from hotseat.fleet.host_http import Receiver
+    from hotseat.fleet.other_hosts import Receiver
     from hotseat.identifiers import Bytes, ClientId, Seconds
 
 HOSTS = [HostName(f"h{n:02}") for n in range(AT_ONCE + 8)]

@@ -30,7 +30,7 @@ from hotseat.config.load import Loaded
 from hotseat.config.reload import ConfigReport
 from hotseat.daemon.garbage_collection import collect_rarely, ignore_what_exists
 from hotseat.dispatch import journal
-from hotseat.fleet.host_http import MOST_BYTES
+from hotseat.fleet.other_hosts import MOST_BYTES
 from hotseat.fleet.proofs import FleetSecret, SignedStore
 from hotseat.fleet.records import encoded
 from hotseat.fleet.store import LIVES_S, Bucket
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from tests.support.fleet_in_process import Host
     from tests.support.management import Management
 
-    from hotseat.fleet.host_http import Receiver
+    from hotseat.fleet.other_hosts import Receiver
 
 KEY = "the-key-of-the-test"
 FIRST = ModelName("alpha")

@@ -12,9 +12,8 @@ from tests.support.fake_launcher import FakeLauncher
 from tests.support.fleet_in_process import MODELS, InProcessFleet, in_process_fleet
 from tests.support.management import Management, application, around, served
 
-from hotseat.fleet import client as fleet_client
 from hotseat.fleet import other_hosts
-from hotseat.fleet.host_http import HostHttp
+from hotseat.fleet.other_hosts import HostHttp
 from hotseat.net.http_client import Answer
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Served:
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts wait longer for each other than in production."""
-    monkeypatch.setattr(fleet_client, "DETAILS_S", SOON_S)
+    monkeypatch.setattr(other_hosts, "DETAILS_S", SOON_S)
     monkeypatch.setattr(other_hosts, "ANSWER_S", SOON_S)
 
 

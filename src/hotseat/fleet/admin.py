@@ -19,10 +19,10 @@ from hotseat.identifiers import HostName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.fleet.host_http import HostHttp
     from hotseat.fleet.host_selector import HostSelector
     from hotseat.fleet.model_outlook import Outlook
     from hotseat.fleet.moves import FleetClient
+    from hotseat.fleet.other_hosts import HostHttp
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
     from hotseat.fleet.view import FleetConnection, FleetView, Order

@@ -8,10 +8,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from hotseat.errors import FleetDisconnected, HostUnresponsive, RestartFailed
-from hotseat.fleet.client import check_health
 from hotseat.fleet.host_headers import ADMIN, RESTART
-from hotseat.fleet.host_http import Receiver, reason_of
 from hotseat.fleet.member import ASLEEP, LEAVING, LOADING, READY
+from hotseat.fleet.other_hosts import Receiver, check_health, reason_of
 from hotseat.fleet.view import FleetConnection
 from hotseat.tasks import Tasks
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.errors import HotseatError
-    from hotseat.fleet.host_http import HostHttp
     from hotseat.fleet.member import Member
+    from hotseat.fleet.other_hosts import HostHttp
     from hotseat.fleet.records import Offer
     from hotseat.fleet.roster import Roster
     from hotseat.identifiers import ClientId, HostName, Instant, ModelName, Seconds

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 from hotseat import __version__
 from hotseat.catalog.named_models import FleetModel
 from hotseat.fleet.admin import FleetAdmin
-from hotseat.fleet.client import FleetClient
 from hotseat.fleet.drift import Drifts
-from hotseat.fleet.host_http import HostHttp
 from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record
 from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.membership import Membership
 from hotseat.fleet.missing_files import MissingFiles
 from hotseat.fleet.name_owner import token_hash
 from hotseat.fleet.open_store import open_store
+from hotseat.fleet.other_hosts import FleetClient, HostHttp
 from hotseat.fleet.own_state import UnsavedState, order_of
 from hotseat.fleet.proofs import FleetSecret, SignedStore, Signer
 from hotseat.fleet.reconciler import Reconciler

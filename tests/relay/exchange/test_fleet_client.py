@@ -14,9 +14,8 @@ import pytest
 from tests.support.certificate import CERTIFICATE
 
 from hotseat.errors import HostUnresponsive, NotRunning
-from hotseat.fleet.client import FleetClient
-from hotseat.fleet.host_http import HostHttp
 from hotseat.fleet.member import PathState
+from hotseat.fleet.other_hosts import FleetClient, HostHttp
 from hotseat.fleet.proofs import FleetSecret, Signer
 from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.net import http_client

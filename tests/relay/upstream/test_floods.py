@@ -27,7 +27,7 @@ from tests.support.waiting import come_true
 
 from hotseat.api.routes.llama_cpp import LONGEST_PROPS
 from hotseat.catalog.spec import LoadingState
-from hotseat.fleet.host_http import MOST_OF_A_LIST
+from hotseat.fleet.other_hosts import MOST_OF_A_LIST
 from hotseat.model_servers.running_server import MOST_SHOWN
 from hotseat.model_servers.self_reports import LARGEST
 from hotseat.net.http_client import MOST_BYTES
