@@ -16,7 +16,7 @@ from bench.fleet_faults.request import OK, SimulatedRequest
 from bench.fleet_faults.rules import SETTLE_S, Rules
 from tests.support.virtual_time import JumpingLoop
 
-from hotseat.fleet import backoff, catalog_lease, orders
+from hotseat.fleet import backoff, membership, orders
 from hotseat.fleet.own_state import UnsavedState
 from hotseat.identifiers import HostName
 
@@ -205,7 +205,7 @@ async def _run(seed: int, faults: Sequence[str]) -> Rules:
     clock = asyncio.get_running_loop().time
     with (
         patch.object(backoff, "chance", chance),
-        patch.object(catalog_lease, "chance", chance),
+        patch.object(membership, "chance", chance),
         patch.object(orders, "now_ms", lambda: int(clock() * 1000)),
     ):
         world = World(seed)

@@ -14,8 +14,7 @@ from tests.support.counting_store import CountingStore
 from tests.support.in_process_store import Board, InProcess
 from tests.support.virtual_time import advance, in_virtual_time
 
-from hotseat.fleet.catalog_lease import CATCH_UP_S, LATE_S, CatalogLease
-from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership
+from hotseat.fleet.membership import BETWEEN_S, CATCH_UP_S, LATE_S, RENEW_S, CatalogLease, Membership
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, decoded, encoded
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, NameTaken, Removed, Revision, Written
 from hotseat.fleet.view import FleetConnection
