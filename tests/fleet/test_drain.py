@@ -17,7 +17,7 @@ from tests.support.waiting import come_true
 from hotseat.catalog.spec import Replicas
 from hotseat.errors import NoHostAvailable, NotServed
 from hotseat.fleet.claims import Agreed
-from hotseat.fleet.drain import TRIES, Drain
+from hotseat.fleet.orders import TRIES, Drain
 from hotseat.fleet.records import Claim
 from hotseat.fleet.replicas import UNUSED_LOADS
 from hotseat.fleet.route import THIS_HOST, OtherHost

@@ -16,9 +16,9 @@ from tests.support.depth import by_depth
 from hotseat.fleet import moves, name_owner
 from hotseat.fleet.catalog import FleetCatalog
 from hotseat.fleet.claim_table import CLAIM_S, Held
-from hotseat.fleet.drain import Drain
 from hotseat.fleet.forwarded import ForwardedRequests
 from hotseat.fleet.host_selector import HostSelector
+from hotseat.fleet.orders import Drain
 from hotseat.fleet.own_state import UnsavedState
 from hotseat.fleet.reconciler import Reconciler
 from hotseat.fleet.records import HostOrder

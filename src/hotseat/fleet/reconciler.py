@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
 from hotseat.fleet.claims import release
-from hotseat.fleet.drain import Drain
-from hotseat.fleet.orders import restore
+from hotseat.fleet.orders import Drain, restore
 from hotseat.fleet.records import Claim, decoded
 from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many
 from hotseat.fleet.revision_tracker import Ledger
