@@ -139,12 +139,12 @@ def test_a_port_that_ollama_has(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_both_addresses_are_the_same_by_an_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The start ends with one sentence."""
+    """The start ends with one sentence, before a port is taken."""
     file, port = tmp_path / "config.yaml", free_port()
     file.write_text(f"ollama: {{listen: {port}}}\nmodels: {{}}\n")
 
-    assert serve(ServeOptions([file], listen=("127.0.0.1", port))) == FAILED
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use." in capsys.readouterr().err
+    assert serve(ServeOptions([file], listen=("127.0.0.1", port))) == INVALID
+    assert f"listen 127.0.0.1:{port} have the same port. Change one of them" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
