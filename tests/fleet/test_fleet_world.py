@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 from tests.support.fleet import CATALOG, GPU, there
 
-from hotseat.fleet import obstacles, placement
+from hotseat.fleet import placement
 from hotseat.fleet.placement import Load, Nowhere, Serve, place
 from hotseat.fleet.records import CatalogRecord, Claim, DeviceBudget, HostOrder, HostRecord, Offer, decoded, encoded
 from hotseat.fleet.replicas import to_keep
@@ -261,8 +261,8 @@ def any_label_will_do(record: HostRecord, offer: Offer) -> bool:
 
 def cordons_are_for_others(
     model: ModelName, roster: Roster, member: Any, offer: Offer, now: float
-) -> obstacles.Obstacle | None:
-    return obstacles.obstacle_to_serving(roster, member, offer, now)
+) -> placement.Obstacle | None:
+    return placement.obstacle_to_serving(roster, member, offer, now)
 
 
 def nothing_hinders_serving(roster: Roster, member: Any, offer: Offer | None, now: float) -> None:
@@ -280,7 +280,7 @@ def those_that_are_gone_stay(hosts: PresentHosts, name: HostName, now: float) ->
         (Ledger, "_is_later", late_writes_are_believed),
         (Ledger, "caught_up", what_has_gone_meanwhile_is_not_noticed),
         (Ledger, "begun_anew", the_old_is_forgotten_at_once),
-        (obstacles, "is_labelled_for", any_label_will_do),
+        (placement, "is_labelled_for", any_label_will_do),
         (placement, "obstacle_to_loading", cordons_are_for_others),
         (placement, "obstacle_to_serving", nothing_hinders_serving),
         (PresentHosts, "_part", those_that_are_gone_stay),

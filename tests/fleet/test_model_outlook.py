@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.fleet import GIB, GPU, QWEN, RosterRig, fleet_catalog, host, offer, there
 
 from hotseat.fleet.model_outlook import outlooks
-from hotseat.fleet.obstacles import Obstacle
+from hotseat.fleet.placement import Obstacle
 from hotseat.fleet.records import DeviceBudget
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import ModelName

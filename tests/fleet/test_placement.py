@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fleet import ALICE, GEMMA, GIB, GPU, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
 
-from hotseat.fleet.obstacles import Obstacle
-from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Means, Nowhere, Serve, load, place
+from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Means, Nowhere, Obstacle, Serve, load, place
 from hotseat.fleet.records import DeviceBudget, Offer, Residence
 from hotseat.fleet.roster import KNOWN_S
 from hotseat.fleet.store import Bucket

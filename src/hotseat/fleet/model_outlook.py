@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.fleet.drift import Drift, drifts
 from hotseat.fleet.load_cost import clearing, has_free_memory, promised
-from hotseat.fleet.obstacles import (
+from hotseat.fleet.placement import (
     Obstacle,
     in_words,
     is_guess,

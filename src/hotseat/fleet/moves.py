@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, NotRunning
 from hotseat.fleet.claims import right_to_stop
 from hotseat.fleet.member import READY
-from hotseat.fleet.obstacles import HELP, in_words, is_guess, obstacle_to_loading
-from hotseat.fleet.placement import Load
+from hotseat.fleet.placement import HELP, Load, in_words, is_guess, obstacle_to_loading
 from hotseat.fleet.store import LEASE_S
 
 if TYPE_CHECKING:

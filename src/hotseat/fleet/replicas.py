@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.fleet.load_cost import BUSY
 from hotseat.fleet.member import READY
-from hotseat.fleet.obstacles import obstacle_to_serving
-from hotseat.fleet.placement import Load, Means, load, replicas, rightful
+from hotseat.fleet.placement import Load, Means, load, obstacle_to_serving, replicas, rightful
 from hotseat.fleet.roster import owner, rendezvous_score
 from hotseat.scheduling.model_stats import UNKNOWN_LOAD_S
 

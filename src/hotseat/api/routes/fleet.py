@@ -15,8 +15,8 @@ from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schema_base import Failure, Result, Schema
 from hotseat.api.slices import Listing, page, rows
 from hotseat.errors import Forbidden, HostUnresponsive, NotInAFleet
-from hotseat.fleet.obstacles import HELP
 from hotseat.fleet.other_hosts import in_path
+from hotseat.fleet.placement import HELP
 from hotseat.fleet.view import FleetConnection, HostState, Order
 from hotseat.identifiers import ClientId
 
