@@ -19,7 +19,7 @@ from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, comma
 from tests.support.waiting import come_true, eventually
 
 from hotseat.model_servers.descendants import FORMAT, Record, current_pid_scope, start_of, write
-from hotseat.model_servers.guard_grace import check_private
+from hotseat.model_servers.guard_grace import GuardGrace, check_private, connect
 from hotseat.model_servers.orphans import is_abandoned, private_folder, recorded
 from hotseat.model_servers.os_processes import children
 from hotseat.model_servers.supervisor import open_supervisor
@@ -460,3 +460,16 @@ def test_a_folder_in_a_state_directory_that_is_missing(tmp_path: Path, make: Cal
         os.umask(former)
 
     assert [stat.S_IMODE(path.stat().st_mode) for path in (state, state / "guard", state / "guard/8080")] == [0o700] * 3
+
+
+def test_a_state_directory_that_is_deeper_than_the_name_of_a_socket_may_be(tmp_path: Path) -> None:
+    """The next hotseat reaches the guard of a killed one wherever the state directory is."""
+    path = tmp_path / ("long" * 25) / "guard" / "127.0.0.1:8080"
+    listening = GuardGrace(60.0, path).listen()
+    assert listening is not None
+    connection = connect(path)
+    listening.listener.close()
+
+    assert connection is not None
+    connection.close()
+    assert path.stat().st_ino == listening.inode

@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 
 from hotseat.model_servers import os_processes
 from hotseat.model_servers.descendants import is_running, start_of
-from hotseat.model_servers.launch_processes import describe
+from hotseat.model_servers.guarded_process import describe
 from hotseat.model_servers.os_processes import (
     GUARD,
     MARKER,

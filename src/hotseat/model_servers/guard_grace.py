@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import stat
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ from hotseat.model_servers.guard_listener import is_same_user
 from hotseat.model_servers.private_folders import make_private
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from hotseat.identifiers import Seconds
@@ -57,10 +59,11 @@ def check_private(folder: Path) -> None:
 
 def bind(listener: socket.socket, path: Path) -> int:
     """Under another name first: whoever finds the right one can connect. Returns the inode of the name."""
-    beside = f"{path}.{os.getpid()}"
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside)
-    listener.bind(beside)
+    with socket_name(beside) as name:
+        listener.bind(name)
     os.chmod(beside, 0o600)
     listener.listen()
     inode = os.stat(beside).st_ino
@@ -68,12 +71,26 @@ def bind(listener: socket.socket, path: Path) -> int:
     return inode
 
 
+@contextlib.contextmanager
+def socket_name(path: Path) -> Iterator[str]:
+    """The same by its folder's descriptor on Linux: a socket's name has 107 bytes, a state directory may have more."""
+    if sys.platform != "linux":
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
 def connect(path: Path) -> socket.socket | None:
     """A connection for `Guard.take` to the guard that listens there; None: there is none of this user."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(CONNECT_S)
     try:
-        connection.connect(str(path))
+        with socket_name(path) as name:
+            connection.connect(name)
     except OSError:
         connection.close()
         return None

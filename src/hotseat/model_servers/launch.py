@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import FilledRecipe, ModelSpec
     from hotseat.identifiers import Address, Bytes, Seconds
     from hotseat.model_servers.guard_client import Guard
-    from hotseat.model_servers.launch_processes import Child
+    from hotseat.model_servers.guarded_process import Child
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import PortLease, Ports
     from hotseat.model_servers.readiness import Ready

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import FilledRecipe
     from hotseat.identifiers import Address, Bytes, ModelName, Seconds
-    from hotseat.model_servers.launch_processes import Child
+    from hotseat.model_servers.guarded_process import Child
 
 log = logging.getLogger(__name__)
 PROBE_TIMEOUT_S = 2.0

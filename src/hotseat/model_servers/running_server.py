@@ -15,8 +15,9 @@ from hotseat.catalog.sleeping import Ask, Run
 from hotseat.catalog.spec import fill
 from hotseat.identifiers import Upstream
 from hotseat.model_servers.api_key import authorization, key_of
+from hotseat.model_servers.guarded_process import describe
 from hotseat.model_servers.launch_failures import End, LaunchFailures, Trouble
-from hotseat.model_servers.launch_processes import LaunchProcesses, describe, environment
+from hotseat.model_servers.launch_processes import LaunchProcesses, environment
 from hotseat.model_servers.readiness import Readiness, pause
 from hotseat.model_servers.self_reports import body_of
 from hotseat.net.happy_eyeballs import Connector
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, Seconds
     from hotseat.model_servers.adoption import ServerDescription, TakenServer
     from hotseat.model_servers.guard_client import Guard
-    from hotseat.model_servers.guarded_process import GuardedProcess
-    from hotseat.model_servers.launch_processes import Child
+    from hotseat.model_servers.guarded_process import Child, GuardedProcess
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import Ports
     from hotseat.scheduling.commands import PutToSleep, WakeUp
