@@ -34,7 +34,7 @@ from tests.support.scheduler_driver import (
 from hotseat.catalog.spec import GpuChoice
 from hotseat.errors import NeverFits, Yielding
 from hotseat.identifiers import ANY_GPU, ModelName
-from hotseat.scheduling import placement
+from hotseat.scheduling import state
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import YieldRequested
 from hotseat.scheduling.lifecycle import Phase
@@ -437,7 +437,7 @@ def test_every_card_is_used(new_driver: NewDriver, number: int) -> None:
 
 def test_more_sets_of_cards_than_are_remembered(new_driver: NewDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a model needs on each is computed again."""
-    monkeypatch.setattr(placement, "MOST_SPREADS", 4)
+    monkeypatch.setattr(state, "MOST_SPREADS", 4)
     driver = new_driver(cards(anywhere("a", 20, count=2), anywhere("b", 20, count=2), gib=(24,) * 4))
 
     driver >> arrives(1, "a") << starts_on("a", 0, 1)

@@ -24,8 +24,9 @@ from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
+from hotseat.catalog.template import holes
 from hotseat.config.environment import Concealed, Substituted, substitute
-from hotseat.config.problems import Path, Problems, Severity, Spot
+from hotseat.config.problems import Path, Problems, Severity, Spot, value_at
 
 try:
     from yaml._yaml import CParser
@@ -34,6 +35,8 @@ except ImportError:  # PyYAML was built without libyaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hotseat.config.environment import Place
 
 MAX_CHARACTERS = 4_000_000
 MAX_VALUES = 200_000
@@ -91,6 +94,42 @@ def merge(documents: Sequence[Document], problems: Problems) -> Document:
     for later in documents[1:]:
         merged = _Merge(merged, later, problems).document()
     return merged
+
+
+class Provenance:
+    """Maps each value of a document to the variables it was made from, also through macros."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    def variables(self, path: Path) -> frozenset[str]:
+        found: set[str] = set()
+        seen: set[Path] = set()
+        waiting = [path]
+        while waiting:
+            here = waiting.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            found |= self._document.variables.get(here, frozenset())
+            waiting += self._macros(value_at(self._document.value, here), path)
+        return frozenset(found)
+
+    def _macros(self, text: Any, path: Path) -> Iterator[Path]:
+        """A model's own macros and those of the whole file, since the text may use either."""
+        for name in holes(text) if isinstance(text, str) else ():
+            yield ("macros", name)
+            if path[0] == "models":
+                yield (*path[:2], "macros", name)
+
+    def by_place(self) -> dict[Place, frozenset[str]]:
+        """The places that hold values of variables, each with the variables' names."""
+        found: dict[Place, frozenset[str]] = {}
+        for path in self._document.spots if self._document.variables else ():
+            if variables := self.variables(path):
+                place = Concealed.place_of(path)
+                found[place] = found.get(place, frozenset()) | variables
+        return found
 
 
 class _TooMuch(Exception):

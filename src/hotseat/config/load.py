@@ -13,8 +13,8 @@ from hotseat.catalog.spec import NOTHING
 from hotseat.config.build import Built, FindDevices, build, no_devices
 from hotseat.config.conversations import with_conversations
 from hotseat.config.crosscheck import warn_of_own_address
-from hotseat.config.document import Document, merge, parse
-from hotseat.config.environment import NOTHING_CONCEALED, Concealed, Provenance, with_secrets
+from hotseat.config.document import Document, Provenance, merge, parse
+from hotseat.config.environment import NOTHING_CONCEALED, Concealed, with_secrets
 from hotseat.config.llamaswap import differences
 from hotseat.config.macros import expand_all
 from hotseat.config.models_dir import folder_of, with_files

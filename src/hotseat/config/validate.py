@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 from pydantic import ValidationError
 
 from hotseat.catalog.template import as_text
-from hotseat.config.environment import Provenance
+from hotseat.config.document import Provenance
 from hotseat.config.model_schema import ModelForm
 from hotseat.config.problems import Path, Problems, nearest, value_at
 from hotseat.config.schema import Config

@@ -7,27 +7,24 @@ What was computed is remembered: most questions of one pass are asked again in t
 from __future__ import annotations
 
 from itertools import accumulate, combinations, islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.catalog.spec import NOTHING, on_cards
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.state import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hotseat.catalog.spec import GpuChoice, ModelSpec
-    from hotseat.identifiers import Bytes, ModelName, Place
-    from hotseat.scheduling.state import ModelState, State
+    from hotseat.identifiers import Bytes, Place
+    from hotseat.scheduling.state import Cards, Memory, ModelState, State
 
-    Memory: TypeAlias = Mapping[Place, Bytes]
-    Cards: TypeAlias = tuple[Place, ...]
     Choices: TypeAlias = Mapping[Cards, Memory]
 
 MOST_SETS = 16
 """So many sets of cards are compared: with more, a decision would take longer than a request."""
-MOST_SPREADS = 4096
-"""Only the models of a few claims are asked for at a time."""
 
 
 def card_choices(state: State, model: ModelState) -> Choices:
@@ -144,32 +141,3 @@ def may_need(state: State, model: ModelState) -> frozenset[Place]:
     needed = frozenset(needs_on(state, model, model.gpus))
     choice = model.spec.gpus if model.launch is None and state.catalog.budgets else None
     return needed if choice is None else needed.union(choice.among)
-
-
-class Spread(NamedTuple):
-    """What a model needs on some cards, and the objects from which that was computed: none of them ever changes."""
-
-    spec: ModelSpec
-    measured: Memory | None
-    budgets: Memory
-    memory: Memory
-
-
-class CardMemo:
-    __slots__ = ("beside_all", "beside_pinned", "of", "spread")
-
-    def __init__(self) -> None:
-        self.spread: dict[tuple[ModelName, Cards], Spread] = {}
-        self.clear()
-
-    def clear(self) -> None:
-        """After every change of what models have or may have."""
-        self.of: dict[ModelName, Mapping[Cards, Memory]] = {}
-        self.beside_all: Memory | None = None
-        self.beside_pinned: Memory | None = None
-
-    def keep(self, cards: Cards, spread: Spread) -> Spread:
-        if len(self.spread) >= MOST_SPREADS:
-            self.spread.clear()
-        self.spread[spread.spec.name, cards] = spread
-        return spread

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hotseat.identifiers import ClientId, Instant, ModelName, TicketId
-    from hotseat.scheduling.state import State
 
 OTHERS_FIRST = 4
 """So many other requests are served before a batch request that waits."""
@@ -265,6 +264,18 @@ class Queue:
         """How many requests of this client wait."""
         return self._by_client.of(client)
 
+    def reached_limit(self, client: ClientId, kind: RequestKind, most: int) -> str | None:
+        """What refuses another request of this client, as text. Only loads keep operators' loads out."""
+        own = self.of_client(client)
+        waiting = own if kind is RequestKind.LOAD else len(self)
+        if waiting >= most:
+            bound = "1 request is" if waiting == 1 else f"{waiting} requests are"
+        elif own >= SHARE * (most - waiting):
+            bound = f"{own} requests from this client are"
+        else:
+            return None
+        return f"{bound} already waiting (scheduler.maxQueue)"
+
     def clients(self, model: ModelName) -> int:
         queue = self._by_model.get(model)
         return queue.clients() if queue else 0
@@ -319,17 +330,3 @@ class Claims:
         claim = self._of.pop(model, None)
         if claim is not None:
             del self._in_order[bisect_left(self._in_order, claim)]
-
-
-def reached_limit(state: State, client: ClientId, kind: RequestKind) -> str | None:
-    """Return the limit that refuses another request of this client, as text. Only loads keep operators' loads out."""
-    queue, own = state.queue, state.queue.of_client(client)
-    waiting = own if kind is RequestKind.LOAD else len(queue)
-    bound = _reached(waiting, own, state.catalog.policy.max_queue)
-    return f"{bound} already waiting (scheduler.maxQueue)" if bound else None
-
-
-def _reached(waiting: int, own: int, most: int) -> str | None:
-    if waiting >= most:
-        return "1 request is" if waiting == 1 else f"{waiting} requests are"
-    return f"{own} requests from this client are" if own >= SHARE * (most - waiting) else None

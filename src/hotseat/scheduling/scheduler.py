@@ -54,7 +54,7 @@ from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.loss import NEVER
 from hotseat.scheduling.memory_pressure import note_devices, note_measured
 from hotseat.scheduling.questions import Questions
-from hotseat.scheduling.queue import RequestKind, Ticket, reached_limit
+from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.settle import settle
 from hotseat.scheduling.slots import serves_at_once
 from hotseat.scheduling.state import State
@@ -233,7 +233,8 @@ class Scheduler(Questions):
             state.failed[model.name] = model
             transitions.refuse_all(model.name, failure, "a file or the program is missing")
             return transitions.refuse(ticket.id, failure, "a file or the program is missing")
-        limit = reached_limit(state, ticket.client, ticket.kind) if is_new else None
+        most = state.catalog.policy.max_queue
+        limit = state.queue.reached_limit(ticket.client, ticket.kind, most) if is_new else None
         if limit and not serves_at_once(state, model, ticket.kind):
             error = self._line_is_full(ticket.model, limit, transitions.now)
             return transitions.refuse(ticket.id, error, "the queue is full")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, isfinite
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
@@ -13,7 +13,6 @@ from hotseat.identifiers import LaunchId
 from hotseat.scheduling.conversation_state import ConversationState
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
-from hotseat.scheduling.placement import CardMemo
 from hotseat.scheduling.queue import Claim, Claims, Queue, RequestKind, Ticket
 
 if TYPE_CHECKING:
@@ -26,9 +25,14 @@ if TYPE_CHECKING:
     from hotseat.scheduling.commands import Cause, Evicted
     from hotseat.scheduling.events import AboutLaunch, KeepAliveChanged, UnloadRequested, YieldRequested
 
+    Memory: TypeAlias = Mapping[Place, Bytes]
+    Cards: TypeAlias = tuple[Place, ...]
+
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
 """Phases in which a model must claim memory before it can serve."""
+MOST_SPREADS = 4096
+"""Only the models of a few claims are asked for at a time."""
 TRIES = 2
 """Attempts before a sleep level is judged: the first sleep may include allocating memory."""
 
@@ -171,6 +175,37 @@ class ModelState(Struct):
         if self.phase is not Phase.READY or self.leases or self.ttl_s is None:
             return None
         return self.idle_since + self.ttl_s
+
+
+class Spread(NamedTuple):
+    """What a model needs on some cards, and the objects from which that was computed: none of them ever changes."""
+
+    spec: ModelSpec
+    measured: Memory | None
+    budgets: Memory
+    memory: Memory
+
+
+class CardMemo:
+    """What placement.py has computed, for the next questions of a pass."""
+
+    __slots__ = ("beside_all", "beside_pinned", "of", "spread")
+
+    def __init__(self) -> None:
+        self.spread: dict[tuple[ModelName, Cards], Spread] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """After every change of what models have or may have."""
+        self.of: dict[ModelName, Mapping[Cards, Memory]] = {}
+        self.beside_all: Memory | None = None
+        self.beside_pinned: Memory | None = None
+
+    def keep(self, cards: Cards, spread: Spread) -> Spread:
+        if len(self.spread) >= MOST_SPREADS:
+            self.spread.clear()
+        self.spread[spread.spec.name, cards] = spread
+        return spread
 
 
 class State:
