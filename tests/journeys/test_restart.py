@@ -137,7 +137,7 @@ def test_a_reload_during_a_restart(start: Callable[..., Hotseat], tmp_path: Path
         eventually(lambda: hotseat.processes("until "))
         restarted = clients.submit(hotseat.cli, "restart")
         waiting = clients.submit(hotseat.chat, "beta")
-        eventually(lambda: "hotseat is restarting" in hotseat.cli("why", "beta").stdout)
+        eventually(lambda: b"hotseat is restarting" in hotseat.call("GET", "/hotseat/queue").body)
         hotseat.write({"models": {**models, "gamma": llama("alpha")}})
         reload(hotseat, by_signal)
         go.touch()
