@@ -194,7 +194,7 @@ def test_the_first_process_stands_for_all(start: Callable[..., Hotseat]) -> None
     assert hotseat.processes() == []
 
 
-@pytest.mark.parametrize("restarts", [1, 3])
+@pytest.mark.parametrize("restarts", [1, pytest.param(3, marks=pytest.mark.deep)])
 def test_the_first_process_is_killed(start: Callable[..., Hotseat], restarts: int) -> None:
     """Whoever started hotseat takes it for ended, so it ends: nothing holds the port or a model's memory."""
     hotseat = start({"alpha": llama("alpha")}, shutdown={"notice": "0s"}, crashGrace="60s")
