@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.support.catalogs import GIB, gpu, model, one_at_a_time
 
-from hotseat.catalog.spec import NO_OVERRIDES, BodyChanges, Capabilities, Configured, GpuChoice, Overrides, on_cards
-from hotseat.identifiers import ANY_GPU, ModelName
+from hotseat.catalog.spec import (
+    NO_OVERRIDES,
+    BodyChanges,
+    Capabilities,
+    Configured,
+    GpuChoice,
+    LaunchRecipe,
+    Overrides,
+    on_cards,
+)
+from hotseat.identifiers import ANY_GPU, Address, ModelName
 
 
 def test_members_that_are_added_never_change_the_model() -> None:
@@ -16,6 +26,19 @@ def test_members_that_are_added_never_change_the_model() -> None:
 
     assert changes.strip == ("seed",)
     assert changes.set == {"top_k": 1, "temperature": 0}
+
+
+@pytest.mark.parametrize(
+    ("proxy", "address"),
+    [
+        ("http://127.0.0.1:9000", Address("127.0.0.1", 9000)),
+        ("http://127.0.0.1:${PORT}", None),
+        ("nonsense", None),
+    ],
+)
+def test_a_server_listens_at_every_start_where_the_configuration_says(proxy: str, address: Address | None) -> None:
+    """With `${PORT}` nobody knows before, and what is no address is reported by the configuration."""
+    assert LaunchRecipe(("serve",), proxy).fixed_address == address
 
 
 def test_capabilities_that_nobody_declared_are_none() -> None:
