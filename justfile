@@ -62,7 +62,7 @@ size *options:
     python scripts/size.py "$@"
 
 # make what every worker of a run would otherwise make: pytest's bytecode, and Hypothesis' tables of characters
-prepare-tests:
+prepare-tests: llama
     pytest --collect-only -qq >/dev/null
     python -c 'from hypothesis import find, strategies; find(strategies.text(), bool)'
 
