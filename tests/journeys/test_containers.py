@@ -185,6 +185,25 @@ def test_a_killed_shell_takes_its_container_along(serve: Callable[..., Hotseat],
 
 
 @pytest.mark.parametrize("prepared", ["podman"], indirect=True)
+def test_a_container_whose_removal_takes_time(
+    serve: Callable[..., Hotseat], engine: ContainerEngine, tmp_path: Path
+) -> None:
+    """The guard ends the container, and none of the programs that its monitor runs to remove it."""
+    runtime, removed = tmp_path / "runtime", tmp_path / "removed"
+    slow = f'case " $* " in *" delete "*) sleep 1; touch {removed};; esac'
+    runtime.write_text(f'#!/bin/sh\n{slow}\nexec runc "$@"\n')
+    runtime.chmod(0o755)
+    alpha = engine.model("alpha")
+    command = str(alpha["cmd"]).replace("podman run", f"podman --runtime {runtime} run")
+    rig = serve({"alpha": {**alpha, "cmd": f"sh -c '{command}'"}})
+    os.kill(rig.load("alpha"), signal.SIGKILL)
+    eventually(lambda: rig.running() == [])
+
+    assert removed.exists()
+    assert engine.containers() == []
+
+
+@pytest.mark.parametrize("prepared", ["podman"], indirect=True)
 def test_a_killed_guard_takes_its_containers_along(rig: Hotseat, engine: ContainerEngine) -> None:
     """hotseat inherits the monitors and lets them remove the containers."""
     rig.load("alpha")

@@ -6,19 +6,18 @@ standard library only. Docker's monitors are children of its daemon.
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hotseat.model_servers.descendants import descendants
-from hotseat.model_servers.os_processes import command_line
+from hotseat.model_servers.os_processes import PROC, command_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 MONITOR_S = 5.0
 """For a monitor to remove a container, after the end of the container or of its client."""
-CLEANUP = "cleanup"
-"""A word of the command that a monitor runs at the end."""
 
 
 def is_monitor(pid: int) -> bool:
@@ -34,7 +33,29 @@ def is_monitor_of(pid: int, client: Sequence[str]) -> bool:
 
 
 def to_kill(pids: Collection[int], *, is_late: bool) -> list[int]:
-    """What to kill of these processes: containers instead of their monitors, which then end by themselves, or both."""
+    """What to kill of these processes: containers instead of their monitors, which then end by themselves, or both.
+
+    The programs by which a monitor removes its container (`podman container cleanup` and its children) are spared, too.
+    """
     monitors = {pid for pid in pids if is_monitor(pid)}
-    contained = [below for pid in monitors for below in descendants(pid) if CLEANUP not in command_line(below)]
-    return [*(pid for pid in pids if is_late or pid not in monitors), *contained]
+    below = [(each, monitor) for monitor in monitors for each in descendants(monitor)]
+    contained = {each for each, monitor in below if is_contained(each, monitor)}
+    spared = set() if is_late else monitors.union(each for each, _ in below) - contained
+    return sorted(contained.union(pids) - spared)
+
+
+def is_contained(pid: int, monitor: int) -> bool:
+    """Whether a descendant of a monitor is of its container: these alone have another mount namespace.
+
+    Command lines do not tell: a process has none while it becomes another program.
+    """
+    try:
+        return mount_namespace(pid) != mount_namespace(monitor)
+    except PermissionError:  # of another user, as only a container's process can be
+        return True
+    except OSError:
+        return False  # it is gone
+
+
+def mount_namespace(pid: int) -> str:
+    return os.readlink(f"{PROC}/{pid}/ns/mnt")
