@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import one_at_a_time, sleeps
+from tests.support.containers import sizes
 from tests.support.fake_launcher import FakeLauncher, spec
 from tests.support.waiting import come_true
 
@@ -15,8 +16,15 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Entry, Journal
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Address, ClientId, LaunchId, ModelName, Upstream
-from hotseat.scheduling.commands import Cause, Evicted, ReportSwap, StopUpstream
-from hotseat.scheduling.events import ClockReached, ServerAdopted, Transfer, UpstreamExited, UpstreamReady
+from hotseat.scheduling.commands import Allowance, Cause, Evicted, ReportSwap, SaveConversations, StopUpstream
+from hotseat.scheduling.events import (
+    ClockReached,
+    ConversationsSaved,
+    ServerAdopted,
+    Transfer,
+    UpstreamExited,
+    UpstreamReady,
+)
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tracing.swap_steps import KEPT, Step, SwapSteps
 
@@ -197,6 +205,7 @@ def swapped_for_beta(age_s: float) -> ReportSwap:
 
 
 STOP = StopUpstream(ALPHA, LaunchId(1), Cause.EVICTION, "unloaded for beta: models run one at a time without `devices`")
+SAVE = SaveConversations(ALPHA, LaunchId(1), Allowance(within_s=1.0, least_tokens=1, token_s=0.1), "unloaded for beta")
 GONE = UpstreamExited(ALPHA, LaunchId(1), "exited with code 0")
 READY = UpstreamReady(BETA, LaunchId(2), Upstream(Address("127.0.0.1", 1), 1))
 
@@ -237,6 +246,18 @@ async def test_a_server_that_crashes(opened: Callable[..., Rig]) -> None:
     await come_true(lambda: not rig.dispatcher.views.current().running())
 
     assert rig.taken_for(ALPHA) == [("start", ALPHA)]
+
+
+def test_a_save_that_ends_after_its_server() -> None:
+    """It is left out, and nothing is kept of servers that have ended."""
+    steps = SwapSteps(lambda: 100.0)
+    steps.watch(entry(READY, SAVE))
+    steps.watch(entry(GONE))
+    steps.watch(entry(ConversationsSaved(ALPHA, LaunchId(1))))
+    steps.watch(entry(READY, swapped_for_beta(age_s=5.0)))
+
+    assert steps.of_wait(BETA, *FOREVER) == []
+    assert sizes([steps])["SwapSteps._begun"] == 0
 
 
 async def test_a_model_that_is_loaded_again_and_again(opened: Callable[..., Rig]) -> None:

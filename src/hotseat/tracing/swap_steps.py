@@ -92,7 +92,8 @@ class _Begun(NamedTuple):
 class SwapSteps:
     def __init__(self, clock: Callable[[], Instant]) -> None:
         self._clock = clock
-        self._begun: defaultdict[LaunchId, dict[str, _Begun]] = defaultdict(dict)
+        self._begun: dict[LaunchId, dict[str, _Begun]] = {}
+        """Of servers that have not ended."""
         self._ready_at: dict[ModelName, Instant] = {}
         self._leaving: defaultdict[ModelName, deque[Step]] = defaultdict(lambda: deque(maxlen=KEPT))
         """What was done to each model since it was last ready."""
@@ -108,7 +109,8 @@ class SwapSteps:
         self._note_event(entry.event, now)
         for command in entry.commands:
             if isinstance(command, Beginning):
-                self._begun[command.launch][BEGUN_BY[type(command)]] = _Begun(command.model, command.reason, now)
+                begun = self._begun.setdefault(command.launch, {})
+                begun[BEGUN_BY[type(command)]] = _Begun(command.model, command.reason, now)
 
     def _note_event(self, event: Event, now: Instant) -> None:
         match event:
@@ -133,9 +135,12 @@ class SwapSteps:
         self._leaving.pop(model, None)
 
     def _end(self, event: Ending, now: Instant) -> None:
-        """Unknown steps began in an earlier process, or were not taken: a server that crashed was not stopped."""
+        """Unknown steps began in an earlier process, or were not taken: a server that crashed was not stopped.
+
+        A step can end after its server, of which nothing may be kept then.
+        """
         name = ENDED_BY[type(event)]
-        begun = self._begun[event.launch].pop(name, None)
+        begun = self._begun.get(event.launch, {}).pop(name, None)
         if begun is None:
             return
         step = Step(name, begun.model, begun.reason, begun.at, now, isinstance(event, FAILURES))
