@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from tests.support.waiting import come_true
 from hotseat.activity.usage import HELD
 from hotseat.api.llama_cpp_models import Change, StateChanges
 from hotseat.api.routes.llama_cpp import asked
-from hotseat.catalog.spec import Capabilities, LaunchRecipe, ModelSpec
+from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector, Strategy
+from hotseat.catalog.spec import BodyChanges, Capabilities, LaunchRecipe, ModelSpec
 from hotseat.dispatch.journal import BEHIND
 from hotseat.dispatch.tickets import OPERATOR
 from hotseat.identifiers import Address, ModelName
@@ -255,6 +257,37 @@ async def test_a_key_for_some_models_sees_and_loads_only_those(rig: Management) 
     assert [answer.status_code for answer in (*refused, props)] == [403, 403, 403]
     assert refused[0].json()["error"]["type"] == "permission_error"
     assert change["model"] == "alpha"
+
+
+@pytest.mark.parametrize("name", ["best", "far", "there"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/models/load"),
+        ("POST", "/models/unload"),
+        ("GET", "/props?autoload=false&model={}"),
+        ("POST", "/api/models/unload/{}"),
+        ("PUT", "/hotseat/models/{}/overrides"),
+    ],
+)
+async def test_a_key_learns_nothing_of_what_does_not_run_here(
+    tmp_path: Path, method: str, path: str, name: str
+) -> None:
+    """A selector, a peer's model and another host's model are refused because the key is not for them."""
+    far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
+    models = replace(
+        catalog(spec("alpha"), spec("beta")),
+        selectors={"best": Selector("best", Strategy.PIN, ("beta",))},
+        remotes={"far": far, "box/far": far},
+        fleet_models={"there": FleetModel(ModelName("there"))},
+    )
+    body = {"model": name} if method == "POST" else {"pinned": True}
+    async with management(tmp_path / "socket", models) as rig:
+        with_keys(rig)
+        refused = await rig.client.request(method, path.format(name), json=body, headers=FOR_ALPHA)
+
+    assert refused.status_code == 403
+    assert "may not use the model" in refused.text
 
 
 async def test_of_command_lines_only_the_context_is_shown(tmp_path: Path) -> None:

@@ -232,6 +232,14 @@ def account_of(request: Request, deps: Deps) -> Account | None:
 Caller = Annotated[Account | None, Depends(account_of)]
 
 
+def permitted(name: str, deps: ApiDeps, caller: Account | None) -> ModelSpec:
+    """The local model with this name. Whoever may not use what it means is not told that this is a model elsewhere."""
+    catalog = deps.dispatcher.catalog
+    if caller is not None and (meant := catalog.meant(name)) is not None:
+        caller.check_may_use(meant.name)
+    return catalog.resolve(name)
+
+
 def from_host(request: Request) -> str | None:
     """The host of the fleet that sent the request, and has proven it to the relay; None: a client."""
     return request.headers.get(FROM_HOST.decode())

@@ -133,6 +133,11 @@ class Catalog:
         """The local model with this name or alias."""
         return self._called.get(name)
 
+    def meant(self, name: str) -> NamedModel | None:
+        """Also what does not run on this host."""
+        found = self.find(name) or self.selectors.get(name)
+        return found or self.remotes.get(name) or self.fleet_models.get(name)
+
     def resolve(self, name: str) -> ModelSpec:
         spec = self.find(name)
         if spec is not None:

@@ -118,12 +118,13 @@ def test_a_slash_at_the_end_of_a_management_path_changes_nothing(method: str, ta
 
 def test_an_operator_names_models_whatever_profile_is_active() -> None:
     """Loads and unloads use the model's own name; other requests use the active profile."""
-    switched = replace(
-        CROWD, profiles={"night": Profile("night", "", {"alpha": "org/model", "al": ""})}, active_profile="night"
-    )
+    pins = {"alpha": "org/model", "al": "", "router": "org/model", "peer/far": ""}
+    switched = replace(CROWD, profiles={"night": Profile("night", "", pins)}, active_profile="night")
 
     assert find_destination(b"DELETE", b"/upstream/alpha", switched).named_model == ALPHA
     assert find_destination(b"GET", b"/upstream/al/load", switched).named_model == ALPHA
+    assert find_destination(b"DELETE", b"/upstream/router", switched).named_model == CHOICE
+    assert find_destination(b"DELETE", b"/upstream/peer/far", switched).named_model == FAR
     assert find_destination(b"POST", b"/upstream/alpha/x", switched).named_model != ALPHA
 
 

@@ -296,9 +296,10 @@ async def restart_host(host: str, request: Request, deps: Deps, sender: Sender) 
 async def move(
     model: str, request: Request, deps: Deps, caller: Caller, to: Annotated[str, Query(description="The host's name.")]
 ) -> Result:
+    fleet_admin = fleet_admin_of(deps)
     if caller is not None:
-        caller.check_may_use(model)
-    return Result(message=await unless_gone(request.receive, fleet_admin_of(deps).move(model, to)))
+        caller.check_may_use(fleet_admin.resolve(model))
+    return Result(message=await unless_gone(request.receive, fleet_admin.move(model, to)))
 
 
 @router.get(

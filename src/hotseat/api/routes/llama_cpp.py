@@ -16,7 +16,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from hotseat import __version__
-from hotseat.api.deps import Caller, Deps
+from hotseat.api.deps import Caller, Deps, permitted
 from hotseat.api.disconnect import LiveStream
 from hotseat.api.llama_cpp_models import (
     NamedInBody,
@@ -140,7 +140,7 @@ async def props(
     if not model:
         return JSONResponse(RouterProps(build_info=f"hotseat {__version__}").model_dump())
     try:
-        spec = permitted(deps.dispatcher.catalog.resolve(model), caller)
+        spec = permitted(model, deps, caller)
     except HotseatError as error:
         return refusal(error, HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.NOT_FOUND else None)
     return await props_of_model(deps, spec, None if caller else request.headers.get("authorization"))
@@ -152,13 +152,7 @@ def named_in(body: bytes, deps: ApiDeps, caller: Account | None) -> ModelSpec:
         model = parsed(body)["model"]
     except (ValueError, KeyError, TypeError):
         raise ClientError('the body must be JSON with the name of a model: {"model": "NAME"}') from None
-    return permitted(deps.dispatcher.catalog.resolve(str(model)), caller)
-
-
-def permitted(spec: ModelSpec, caller: Account | None) -> ModelSpec:
-    if caller is not None:
-        caller.check_may_use(spec.name)
-    return spec
+    return permitted(str(model), deps, caller)
 
 
 async def props_of_model(deps: ApiDeps, spec: ModelSpec, credentials: str | None) -> Response:

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from pydantic import Field
 
-from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Caller, Deps
+from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Caller, Deps, permitted
 from hotseat.api.disconnect import LiveStream, listening, unless_gone
 from hotseat.api.log_text import as_text, moment
 from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
@@ -138,9 +138,7 @@ async def unload_all_by_post(request: Request, deps: Deps) -> SwapDone:
     responses={**TEXT, **NOBODY, **FOR_SOME},
 )
 async def unload_one(model: str, request: Request, deps: Deps, caller: Caller) -> PlainTextResponse:
-    spec = deps.dispatcher.catalog.resolve(model)
-    if caller is not None:
-        caller.check_may_use(spec.name)
+    spec = permitted(model, deps, caller)
     await unless_gone(request.receive, stopped(deps, spec.name))
     return PlainTextResponse("OK")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import ConfigDict, Field, ValidationError
 
-from hotseat.api.deps import ApiDeps, Caller, Deps
+from hotseat.api.deps import ApiDeps, Caller, Deps, permitted
 from hotseat.api.routes.events import Cause, JournalEntry, about, entry_json, last_start, last_stop
 from hotseat.api.routes.fleet import Membership
 from hotseat.api.routes.management import UNKNOWN, Responses
@@ -198,9 +198,7 @@ class Models(Schema):
     responses=UNKNOWN,
 )
 async def override(name: str, body: Overrides, deps: Deps, caller: Caller) -> Result:
-    model = deps.dispatcher.catalog.resolve(name).name
-    if caller is not None:
-        caller.check_may_use(model)
+    model = permitted(name, deps, caller).name
     deps.dispatcher.tell(OverridesChanged(model, body.pinned, body.ttl))
     if body.pinned is not None or body.ttl is not None:
         return Result(message=f"{model} differs from its configuration now, also after a restart")

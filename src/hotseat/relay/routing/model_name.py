@@ -156,7 +156,7 @@ def _destination_at_upstream(
         name = _decoded(path[start:end])
         if _loads_or_unloads(method, path[end:]):
             # Operators' names are resolved as in the API: without profiles.
-            if named_model := catalog.find(name) or catalog.named_model(name):
+            if named_model := catalog.meant(name):
                 return _management(method, target, path, named_model)
         elif named_model := catalog.named_model(name):
             suffix = target[end:] if path[end:] else b"/" + target[end:]
