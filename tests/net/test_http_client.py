@@ -47,6 +47,15 @@ async def server(
         await asyncio.gather(*filter(None, speaking))
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_nobody_listens(host: str) -> None:
+    """The reason is the system's, on plain asyncio too, which has words of its own."""
+    async with server(OK) as (address, _):
+        closed = address._replace(host=host)
+    with pytest.raises(ConnectionRefusedError, match=r"Connection refused$"):
+        await fetch(closed, "/", Connector(), within=SOON_S)
+
+
 @pytest.mark.parametrize(
     ("host", "said"), [("127.0.0.1", "127.0.0.1:{}"), ("::1", "[::1]:{}"), ("localhost", "localhost:{}")]
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
@@ -119,8 +120,13 @@ class Attempt:
 
 
 def in_plain_words(problem: OSError) -> OSError:
-    """Event loops report "Connect call failed" for every delayed failure; the errno has the real reason."""
-    return OSError(problem.errno, os.strerror(problem.errno)) if problem.errno else problem
+    """Plain asyncio reports "Connect call failed" for every delayed failure; the errno has the real reason.
+
+    TLS and lookups of names have numbers of their own, with words of their own.
+    """
+    if not problem.errno or isinstance(problem, ssl.SSLError | socket.gaierror):
+        return problem
+    return OSError(problem.errno, os.strerror(problem.errno))
 
 
 async def first_of(attempts: list[Attempt]) -> Attempt:

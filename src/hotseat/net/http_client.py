@@ -14,6 +14,8 @@ from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from hotseat.net.happy_eyeballs import in_plain_words
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 
@@ -117,17 +119,25 @@ def question(address: Address, path: str, method: str, lines: bytes, body: bytes
 async def connected(
     address: Address, connector: Connector, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    if address.unix_path:
-        reader, writer = await asyncio.open_unix_connection(address.unix_path)
-    else:
-        context = (tls or tls_context()) if address.tls else None
-        reader, writer = await asyncio.open_connection(ssl=context, **await connector.way_to(address))
+    try:
+        reader, writer = await _opened(address, connector, tls)
+    except OSError as problem:
+        raise in_plain_words(problem) from None
     try:
         if is_connected_to_itself(writer.transport):
             raise ConnectionRefusedError(f"nothing is listening on {address.authority}")
         yield reader, writer
     finally:
         writer.transport.abort()
+
+
+async def _opened(
+    address: Address, connector: Connector, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if address.unix_path:
+        return await asyncio.open_unix_connection(address.unix_path)
+    context = (tls or tls_context()) if address.tls else None
+    return await asyncio.open_connection(ssl=context, **await connector.way_to(address))
 
 
 def is_connected_to_itself(transport: asyncio.WriteTransport) -> bool:

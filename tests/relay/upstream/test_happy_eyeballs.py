@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvloop
 from tests.support.certificate import CERTIFICATE
 from tests.support.names import FIRST, SECOND, black_hole, has_caller, listener, port_of, two
 from tests.support.relay_rig import get
@@ -144,6 +145,23 @@ async def test_the_pool_dials_every_address_of_a_name() -> None:
 
     assert outcome.connection
     assert outcome.problem == ""
+
+
+def test_a_reason_is_the_systems_on_either_loop() -> None:
+    """Plain asyncio has words of its own for a connection that is refused to an address."""
+    with listener(FIRST) as closed:
+        address = Address(FIRST, port_of(closed))
+
+    async def said() -> str:
+        pool = Pool()
+        outcome = Outcome(pool, address)
+        await within(DEADLINE_S, outcome.task)
+        await pool.aclose()
+        return outcome.problem
+
+    for new_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            assert runner.run(said()) == f"no connection to {address}: Connection refused"
 
 
 async def test_all_addresses_together_have_one_time_limit() -> None:

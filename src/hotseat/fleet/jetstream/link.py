@@ -12,6 +12,7 @@ import nats.errors
 from nats.aio.client import Client, RawCredentials
 
 from hotseat.fleet.backoff import Backoff
+from hotseat.net.happy_eyeballs import in_plain_words
 from hotseat.tasks import Tasks, forever
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ class Link:
         self._closed.set()
 
     async def _log_problem(self, problem: Exception) -> None:
-        said = str(problem) or type(problem).__name__
+        plain = in_plain_words(problem) if isinstance(problem, OSError) else problem
+        said = str(plain) or type(problem).__name__
         if said != self._said:
             self._said = said
             log.warning("NATS error error=%r", said)

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING
 
-from hotseat.net.happy_eyeballs import Connector
+from hotseat.net.happy_eyeballs import Connector, in_plain_words
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.response_reader import ResponseReader
@@ -88,8 +88,10 @@ class Pool:
             connection.keep_to(timeouts)
         except TimeoutError:
             return failed(f"no connection to {address} within {within:g} s")
-        except (OSError, UnicodeError) as problem:  # the latter if an invalid host name is looked up
-            return failed(f"no connection to {address}: {getattr(problem, 'strerror', None) or problem}")
+        except OSError as problem:
+            return failed(f"no connection to {address}: {in_plain_words(problem).strerror or problem}")
+        except UnicodeError as problem:  # an invalid host name was looked up
+            return failed(f"no connection to {address}: {problem}")
         except Exception as problem:
             if connection is not None:
                 connection.close()
