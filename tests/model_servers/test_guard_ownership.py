@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.support.guard_world import GRACE_S, Broken, GuardChaos
+from tests.support.guard_world import GRACE_S, Broken, GuardChaos, GuardWorld
 
 from hotseat.model_servers.guard_messages import VERSION
 from hotseat.model_servers.guard_ownership import (
@@ -78,6 +78,20 @@ def test_only_one_candidate_of_an_orphan_waits_for_an_answer() -> None:
     assert not is_open_to_others
     assert ownership.accepts
     assert ownership.pass_time(GRACE_S, is_reachable=True) == [EndAll()]
+
+
+def test_a_candidate_that_was_refused_does_not_keep_orphans() -> None:
+    """They end at once if nobody can reach them, and the world says that they may."""
+    world = GuardWorld(GRACE_S)
+    owner, candidate = world.sockets[0], world.socket_of(1)
+    owner.unread, candidate.unread = [("offer", candidate)], [("take", VERSION + 1)]
+    owner.is_cut, world.is_reachable = True, False
+    for number in (owner.number, candidate.number, owner.number):
+        world.read(number)
+    world.pass_time(1.0)
+
+    assert candidate.is_closed
+    assert world.is_ended
 
 
 # What is wrong with each, in its name.

@@ -141,6 +141,8 @@ class GuardWorld:
                 case Close(number):
                     self.must(not self.sockets[number].is_closed, "a connection is closed once")
                     self.sockets[number].is_closed = True
+                    if self.sockets[number] is self.offered:  # it was refused
+                        self.offered = None
                 case HandOver(number, was_orphaned):
                     self.judge_take(self.sockets[number], was_orphaned, effects)
                 case EndAll():
