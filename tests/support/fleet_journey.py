@@ -14,7 +14,7 @@ from tests.support.nats import nats_servers
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from tests.support.hotseat import Hotseat
@@ -38,7 +38,7 @@ class Hosts:
     """Hosts by name; those that still run at the end are stopped and checked."""
 
     def __init__(
-        self, folder: Path, nats: list[NatsServer], stack: ExitStack, program: type[Hotseat] = ForkedHotseat
+        self, folder: Path, nats: list[NatsServer], stack: ExitStack, program: Callable[..., Hotseat] = ForkedHotseat
     ) -> None:
         self._folder = folder
         self._stack = stack

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests.support import unasking_host
+from tests.support.changed_program import changed_program
 from tests.support.fleet_journey import CONNECT_S, Hosts, nats_cluster
+from tests.support.hotseat import Hotseat
 from tests.support.waiting import eventually
 
 from hotseat.fleet.jetstream.store import JetStream
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tests.support.hotseat import Hotseat
     from tests.support.nats import NatsServer
 
 GIB = 1 << 30
@@ -41,7 +44,8 @@ def among_records(
     with ExitStack() as stack:
         servers = stack.enter_context(nats_cluster(folder / "nats", 1))
         asyncio.run(write(servers, ()))  # the first connection decides how long leases last
-        host = Hosts(folder, servers, stack).start(name, models, {"secret": SECRET}, **keys)
+        program = partial(Hotseat, program=changed_program(folder, unasking_host))
+        host = Hosts(folder, servers, stack, program).start(name, models, {"secret": SECRET}, **keys)
         [own] = eventually(lambda: hosts_known_to(host), within=CONNECT_S)
         written = records(own["config_digest"])
         asyncio.run(write(servers, written))
