@@ -302,6 +302,7 @@ class World:
 
     def hand_over(self, catalog: Catalog) -> None:
         """The next process takes over with this configuration; the servers notice nothing."""
+        self.is_sound = False
         handover = from_json(to_json(self.scheduler.handover(self.now)))
         self._before_batch.clear()
         learned = self.scheduler.model_stats.export()
@@ -571,9 +572,24 @@ class World:
             backs_off = self._backoff_until.get(model, 0.0) > self.now
             self._require(backs_off, f"{model} is not tried, though it need not back off: {error}")
         spec = self.catalog.models.get(model)
-        is_guess = spec is not None and spec.memory is None and spec.estimated
-        refused = is_guess and isinstance(error, NeverFits | NoMemory)
-        self._require(not refused, f"{model} is refused because of a guess, without a start alone that failed: {error}")
+        if spec is not None and isinstance(error, NeverFits | NoMemory):
+            self._judge_lack(spec, error)
+
+    def _judge_lack(self, spec: ModelSpec, error: NeverFits | NoMemory) -> None:
+        """Groups may refuse whatever a model needs; for its memory only a declared figure does."""
+        if "may not run together" in error.message:
+            pinned = [f"together with {each.model}," for each in self._pinned_against(spec)]
+            is_true = any(reason in error.message for reason in pinned)
+            self._require(is_true, f"{spec.name} is refused, and may run beside all that is pinned: {error}")
+        else:
+            is_guess = spec.memory is None and spec.estimated
+            promise = f"{spec.name} is refused because of a guess, without a start alone that failed: {error}"
+            self._require(not is_guess, promise)
+
+    def _pinned_against(self, spec: ModelSpec) -> list[Server]:
+        """Pinned servers that stay, and beside which this model may not be loaded."""
+        others = [each for each in self.servers.values() if each.model != spec.name and not each.is_leaving]
+        return [each for each in others if each.spec.pinned and not self.may_load_beside(spec, each.spec)]
 
     def _cut(self, ticket: TicketId) -> None:
         lease = self.leases.get(ticket)
@@ -840,6 +856,7 @@ class World:
 
     def _require(self, so: object, promise: str) -> None:
         if not so:
+            self.is_sound = False
             raise Broken(f"{promise}\n{self.recent_history()}")
 
     def recent_history(self) -> str:
