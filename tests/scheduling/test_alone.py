@@ -313,11 +313,14 @@ def test_an_operator_tries_again_at_once(new_driver: NewDriver) -> None:
     driver >> load(2, "big") << starts("big")
 
 
-@pytest.mark.parametrize(
+OTHERS = pytest.mark.parametrize(
     ("spec", "budget"),
     [(guessed("big", 21), 13), (guessed("big", 18), 12), (guessed("big", 21, version=2), 12)],
     ids=["budget", "estimate", "command"],
 )
+
+
+@OTHERS
 def test_what_changed_is_tried_again(new_driver: NewDriver, spec: ModelSpec, budget: float) -> None:
     """A refusal holds for what was tried."""
     driver = new_driver(with_budget(guessed("big", 21), gib=12))
@@ -327,6 +330,15 @@ def test_what_changed_is_tried_again(new_driver: NewDriver, spec: ModelSpec, bud
     driver >> changed(with_budget(spec, gib=budget)) << nothing
 
     driver >> arrives(3, "big") << starts("big")
+
+
+@OTHERS
+def test_what_a_restart_changed_is_tried_again(new_driver: NewDriver, spec: ModelSpec, budget: float) -> None:
+    """As after a reload."""
+    driver = new_driver(with_budget(guessed("big", 21), gib=12))
+    after = failed_alone(driver).handed_over(with_budget(spec, gib=budget)) << nothing
+
+    after >> arrives(3, "big") << starts("big")
 
 
 def test_a_failure_beside_others_refuses_nothing(new_driver: NewDriver) -> None:
@@ -354,3 +366,12 @@ def test_a_budget_that_is_raised_counts_the_whole_figure(new_driver: NewDriver) 
     driver >> changed(with_budget(guessed("big", 21), gib=24)) << nothing
 
     assert reserved(driver) == 21
+
+
+@pytest.mark.parametrize(("estimated", "budget"), [(21, 24), (11, 12)], ids=["budget", "estimate"])
+def test_a_figure_that_a_restart_changed_counts_whole(new_driver: NewDriver, estimated: float, budget: float) -> None:
+    """As after a reload."""
+    driver = new_driver(with_budget(guessed("big", 21), gib=12)).with_ready("big", 1)
+    after = driver.handed_over(with_budget(guessed("big", estimated), gib=budget)) << nothing
+
+    assert reserved(after) == estimated

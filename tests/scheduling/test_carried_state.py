@@ -57,7 +57,7 @@ DERIVED = "it follows from other fields"
 NO_STEP = "servers are handed over only while no step is in progress"
 RULE = "the next process sets it whenever it adopts a server"
 NOT_CARRIED = {
-    "State.catalog": "the next process reads the configuration; overrides and profile are facts of their own",
+    "State.catalog": "the next process reads the configuration; overrides, profile and budgets are facts of their own",
     "State.limits": DERIVED,
     "State.model_stats": LEARNED,
     "State.models": "they are those of the catalog and of the servers",

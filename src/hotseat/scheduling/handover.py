@@ -203,6 +203,8 @@ class Handover(Struct, frozen=True):
     """Models of which conversations were saved."""
     available: Sizes = ()
     """What other programs leave, where that is less than the budget."""
+    budgets: Sizes | None = None
+    """With which models ran or failed alone; None: not told."""
 
 
 class UnreadableHandover(HotseatError):

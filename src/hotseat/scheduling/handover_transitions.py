@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.identifiers import Instant, LaunchId, Upstream
+    from hotseat.identifiers import Instant, LaunchId, ModelName, Upstream
     from hotseat.scheduling.events import Event
-    from hotseat.scheduling.state import ModelState, State
+    from hotseat.scheduling.state import Memory, ModelState, State
     from hotseat.scheduling.transitions import Transitions
 
 ADOPTED = "adopted from the previous process"
@@ -72,6 +72,7 @@ def export(state: State, now: Instant) -> Handover:
         yields=tuple(Yielding(y.reason, tuple(sorted(y.places)), y.for_program) for y in state.yields.values()),
         saved=tuple(model.name for model in state.models.values() if model.conversations.has_saved),
         available=tuple(state.reduced().items()),
+        budgets=sizes(state.catalog.budgets),
     )
 
 
@@ -160,7 +161,7 @@ def adoption(handover: Handover, catalog: Catalog, upstreams: Mapping[LaunchId, 
 
     `upstreams` are the servers that were found alive; the others are left out, as if they had exited.
     """
-    failures = tuple(each.failure for each in handover.failed if _is_same(each, catalog))
+    failures = tuple(each.failure for each in handover.failed if _counts(each, handover, catalog))
     yield HandoverReceived(handover.last_launch, failures, handover.evictions, handover.saved)
     if handover.available:
         yield DevicesChanged(dict(handover.available))
@@ -168,7 +169,8 @@ def adoption(handover: Handover, catalog: Catalog, upstreams: Mapping[LaunchId, 
         yield YieldRequested(each.reason, frozenset(each.places), each.for_program)
     for server in handover.servers:
         if upstream := upstreams.get(server.launch):
-            yield _adopted(server, catalog, upstream)
+            given = None if _has_other_figures(server.model, server.spec, handover, catalog) else server.given
+            yield _adopted(server, catalog, upstream, by_place(given))
     for ticket in handover.waiting:
         yield _arrived(ticket)
     for unload in handover.unloads:
@@ -176,13 +178,24 @@ def adoption(handover: Handover, catalog: Catalog, upstreams: Mapping[LaunchId, 
     yield HandoverCompleted()
 
 
-def _is_same(failed: FailedModel, catalog: Catalog) -> bool:
+def _counts(failed: FailedModel, handover: Handover, catalog: Catalog) -> bool:
+    """A changed model is tried at once; so is one that backs off, and failed with other figures."""
     name = failed.failure.model
     spec = catalog.models.get(name)
-    return spec is not None and not must_restart(failed.spec.as_spec(name), spec)
+    if spec is None or must_restart(failed.spec.as_spec(name), spec):
+        return False
+    return not (failed.failure.retry_in_s and _has_other_figures(name, failed.spec, handover, catalog))
 
 
-def _adopted(server: ServerRecord, catalog: Catalog, upstream: Upstream) -> ServerAdopted:
+def _has_other_figures(name: ModelName, spec: ProcessSpec, handover: Handover, catalog: Catalog) -> bool:
+    """As at a reload: what ran or failed alone did so with the old budgets and the old estimate."""
+    if handover.budgets is not None and by_place(handover.budgets) != catalog.budgets:
+        return True
+    new = catalog.models.get(name)
+    return new is not None and by_place(spec.estimated) != new.estimated
+
+
+def _adopted(server: ServerRecord, catalog: Catalog, upstream: Upstream, given: Memory | None) -> ServerAdopted:
     return ServerAdopted(
         model=server.model,
         launch=server.launch,
@@ -199,7 +212,7 @@ def _adopted(server: ServerRecord, catalog: Catalog, upstream: Upstream) -> Serv
         fell_asleep_in_s=server.fell_asleep_in_s,
         slots_reported=server.slots_reported,
         gpus=server.gpus,
-        given=by_place(server.given),
+        given=given,
         measured=by_place(server.measured),
         has_answered=server.has_answered,
         leases=server.leases,
