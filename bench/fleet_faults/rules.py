@@ -188,22 +188,23 @@ class Loads:
         waiting = [request for request in self._requests if request.is_at(host, model)]
         if waiting:
             first = min(waiting, key=lambda request: request.arrived_at)
-            return first.is_believed_ready and self._disturbances.lacks_news(first.entry.name)
+            if first.entry is host or not self._disturbances.lacks_news(first.entry.name):
+                return False
+            return first.is_believed_ready or not self._knew(first.entry, model, name, by=first.began_at)
         chooser = self._chooser(host, model)
-        return (
-            chooser is not None and self._disturbances.lacks_news(chooser.name) and not self._knew(chooser, model, name)
-        )
+        if chooser is None or not self._disturbances.lacks_news(chooser.name):
+            return False
+        return not self._knew(chooser, model, name, by=self._now() - SETTLED_S)  # its claim has arrived only now
 
     def _chooser(self, host: SimulatedHost, model: ModelName) -> SimulatedHost | None:
         """The other host that has chosen this one to load it without a request."""
         name = host.chosen_by(model)
         return None if name in (None, host.name) else self._network.hosts.get(name)
 
-    def _knew(self, host: SimulatedHost, model: ModelName, name: HostName) -> bool:
-        """Did it believe the model to be ready there when it made a claim that has arrived now?"""
-        before = self._now() - SETTLED_S
+    def _knew(self, host: SimulatedHost, model: ModelName, name: HostName, by: Instant) -> bool:
+        """Did it believe the model to be ready there when it decided?"""
         return any(
-            each.at <= before and (each.who, each.model) == (host, model) and name in each.ready_on
+            each.at <= by and (each.who, each.model) == (host, model) and name in each.ready_on
             for each in self._beliefs
         )
 

@@ -105,6 +105,10 @@ ALLOWED = {
         ("name stolen with the address", "host stopped", "watches lapse", "host killed"),
     ),
     "chosen while NATS is slow": (6010, ("new configuration", "nats slow")),
+    "chosen by a host that joins before others are back": (
+        1889,
+        ("two moves", "nats away", "host restarted", "name stolen"),
+    ),
     "evicted right after two moves": (9556, ("two moves",)),
     "evicted while a move stops the other copy": (8483, ("move away and back", "two moves", "move away and back")),
     "name taken after that of a thief has ended": (
