@@ -22,6 +22,7 @@ from hotseat.model_servers.os_processes import (
     MARKER,
     children,
     collect_one,
+    command_line,
     group_of,
     kill_each,
     marker_of,
@@ -46,7 +47,8 @@ def sleeper() -> Iterator[int]:
     argv = ["sh", "-c", f"{MARKER}=launch-7 setsid sleep 1000 & wait", GUARD]
     with subprocess.Popen(argv) as parent:
         (pid,) = eventually(lambda: children(parent.pid))
-        eventually(lambda: marker_of(pid))  # a program that has just begun shows nothing yet
+        # A program that has just begun shows nothing yet: neither `setsid` nor, after it, `sleep`.
+        eventually(lambda: command_line(pid)[:1] == ["sleep"] and marker_of(pid))
         eventually(lambda: session_of(pid) == pid)
         yield pid
         os.kill(pid, signal.SIGKILL)

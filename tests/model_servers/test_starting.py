@@ -83,8 +83,10 @@ async def test_a_disk_that_does_not_respond(
     """The start fails after a time, and the next one at once; the model loads when the disk is back."""
     monkeypatch.setattr(threads, "DISK_S", 0.1)
     words = ("sh", "-c", 'exec "$@"', str(tmp_path / "gone/m.gguf"), *command_for("healthy", "${PORT}"))
-    with hanging(tmp_path / "gone"):
+    with hanging(tmp_path / "gone") as waited_for:
         first = await rig.failed(model("", argv=words))
+        while not waited_for:  # a look at a disk that responds took as long
+            first = await rig.failed(model("", argv=words))
         monkeypatch.setattr(threads, "DISK_S", 600.0)
         second = await rig.failed(model("", argv=words))
 

@@ -21,7 +21,7 @@ from tests.support.waiting import come_true, eventually
 from hotseat.cli import doctor
 from hotseat.memory import amd, kernel, precedence, processes, ram
 from hotseat.memory.measurement import Slot
-from hotseat.model_servers import load_progress, orphans, os_processes, ports
+from hotseat.model_servers import load_progress, monitors, orphans, os_processes, ports
 from hotseat.model_servers.guarded_process import Order, PipeEnds
 from hotseat.model_servers.os_processes import GUARD, MARKER, children
 from hotseat.relay.upstream.kernel import is_dying
@@ -54,6 +54,7 @@ READERS: dict[str, tuple[Reader, object]] = {
     "memory/ram.py share_of": (lambda pid, _: ram.share_of(pid) is not None, True),
     "model_servers/load_progress.py process_text": (lambda pid, _: load_progress.taken_in(pid) > 0, True),
     "model_servers/load_progress.py uses": (lambda pid, file: load_progress.uses(pid, [str(file)]), True),
+    "model_servers/monitors.py mount_namespace": (lambda pid, _: monitors.is_contained(pid, pid), False),
     "model_servers/orphans.py is_guard": (lambda pid, _: orphans.is_guard(pid), False),
     "model_servers/os_processes.py blocked_signals": (lambda pid, _: os_processes.blocked_signals(pid), 0),
     "model_servers/os_processes.py children": (lambda pid, _: children(pid), []),

@@ -22,9 +22,12 @@ LOOKS = ("access", "listdir", "lstat", "open", "readlink", "scandir", "stat")
 
 
 @contextmanager
-def hanging(folder: Path) -> Iterator[None]:
-    """Threads that look at what is below this folder wait until the end of the block; the event loop must not look."""
-    responds, on_the_loop = threading.Event(), list[str]()
+def hanging(folder: Path) -> Iterator[list[str]]:
+    """Threads that look at what is below this folder wait until the end of the block; the event loop must not look.
+
+    The list is of what they wait for.
+    """
+    responds, on_the_loop, waited_for = threading.Event(), list[str](), list[str]()
 
     def waiting(look: Callable[..., Any]) -> Callable[..., Any]:
         def call(path: Any = ".", *args: Any, **options: Any) -> Any:
@@ -32,6 +35,7 @@ def hanging(folder: Path) -> Iterator[None]:
                 if threading.current_thread() is threading.main_thread():
                     on_the_loop.append(f"{look.__name__} {path}")
                     raise AssertionError(on_the_loop[-1])
+                waited_for.append(f"{look.__name__} {path}")
                 responds.wait()
             return look(path, *args, **options)
 
@@ -41,7 +45,7 @@ def hanging(folder: Path) -> Iterator[None]:
         for module, name in (*((os, name) for name in LOOKS), (io, "open"), (builtins, "open")):
             patch.setattr(module, name, waiting(getattr(module, name)))
         try:
-            yield
+            yield waited_for
         finally:
             responds.set()
     eventually(lambda: not (threads._hanging or threads._looking))
