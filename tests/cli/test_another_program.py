@@ -87,7 +87,6 @@ def soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "config.yaml").write_text('models: {model: {cmd: "server --port ${PORT}"}}')
     monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
-    wait_for_an_answer(monkeypatch, 0.05)
 
 
 def wait_for_an_answer(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -128,6 +127,7 @@ def test_every_command_says_what_answers(
 def test_a_server_that_responds_only_once(typed: Typed, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     """What hotseat answers at once is not waited for without end after a greeting either."""
     monkeypatch.setattr(client, "_greet", lambda _: None)
+    wait_for_an_answer(monkeypatch, 0.05)
     with answering(answer) as url:
         said = typed("ps", "--url", url)
 
@@ -156,13 +156,14 @@ def test_a_response_that_is_too_long(typed: Typed, words: str, head: bytes, says
     assert most < 4 << 20
 
 
-def test_a_long_answer_of_hotseat_is_awaited(typed: Typed) -> None:
+def test_a_long_answer_of_hotseat_is_awaited(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load takes as long as it takes, while other questions are answered."""
+    wait_for_an_answer(monkeypatch, 1.0)
     loaded = b'application/json\r\n\r\n{"status": "ok", "message": "qwen is ready"}'
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            for pause_s in (0, 4 * client.SILENT_S):
+            for pause_s in (0, 2 * client.SILENT_S):
                 with listener.accept()[0] as connection:
                     connection.recv(65536)
                     threading.Event().wait(pause_s)  # a load takes time

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = str(Path(small_hotseat.__file__).parents[2])
 RUN = "HOTSEAT_TEST_RUN"
+CONTAINED = "unshare --map-root-user --mount sleep 1000.25; true"
+"""A container has a mount namespace of its own; the monitor goes on after it."""
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid"])
@@ -129,7 +131,7 @@ async def test_a_monitor_whose_container_is_not_named_is_left_to_finish(rig: Sup
 @pytest.mark.parametrize("name", [("--name", "qwen"), ()])
 async def test_a_container_that_outlives_its_client_is_ended(rig: SupervisorRig, name: tuple[str, ...]) -> None:
     """It has five seconds or the unload timeout, and the monitor ends after it; without a name it is the only one's."""
-    ready = await rig.ready(model("is_monitored", "sleep 1000.25; true", *name, unload_timeout_s=1.0))
+    ready = await rig.ready(model("is_monitored", CONTAINED, *name, unload_timeout_s=1.0))
     monitor = int(await rig.said("monitor "))
     await rig.end(ready)
 
@@ -140,7 +142,7 @@ async def test_a_container_that_outlives_its_client_is_ended(rig: SupervisorRig,
 async def test_a_container_without_a_name_ends_with_the_last_launch(rig: SupervisorRig) -> None:
     """While another launch is left, it may be that one's."""
     neighbour = await rig.ready(model("healthy", unload_timeout_s=1.0))
-    ready = await rig.ready(model("is_monitored", "sleep 1000.25; true"))
+    ready = await rig.ready(model("is_monitored", CONTAINED))
     monitor = int(await rig.said("monitor "))
     await rig.end(ready)
     is_spared = is_alive(monitor)
