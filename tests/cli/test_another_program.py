@@ -151,7 +151,7 @@ def test_a_response_that_is_too_long(typed: Typed, words: str, head: bytes, says
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
 
-    assert (said.code, said.out) == (1, "")
+    assert (said.code, said.out) == (1, ""), said.err
     assert says in said.err
     assert most < 4 << 20
 

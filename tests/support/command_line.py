@@ -70,6 +70,13 @@ def answering(answer: bytes) -> Iterator[str]:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_WR)
 
+        def say(connection: socket.socket) -> None:
+            if b"\r\n" not in answer:
+                return connection.sendall(answer)
+            connection.recv(65536)
+            connection.sendall(answer)
+            return connection.shutdown(socket.SHUT_WR)
+
         def serve() -> None:
             with suppress(OSError):
                 while True:
@@ -77,12 +84,9 @@ def answering(answer: bytes) -> Iterator[str]:
                     kept.append(connection)
                     if answer.endswith(DRIPPING):
                         threading.Thread(target=drip, args=(connection,), daemon=True).start()
-                    elif b"\r\n" in answer:
-                        connection.recv(65536)
-                        connection.sendall(answer)
-                        connection.shutdown(socket.SHUT_WR)
                     else:
-                        connection.sendall(answer)
+                        with suppress(OSError):  # the client has read enough of it
+                            say(connection)
 
         server = threading.Thread(target=serve, daemon=True)
         server.start()
