@@ -67,9 +67,9 @@ def test_a_model_server_is_no_part_of_its_proxy(tmp_path: Path) -> None:
     (tmp_path / "upstream").symlink_to("/bin/sleep")
     script = f"sleep 1000 & {tmp_path}/upstream 1000 & wait"
     with Service("proxy", ["sh", "-c", script], tmp_path / "log") as service:
-        own = family(service, 2)
-        wait_for("the upstream did not start", lambda: len(tree(own[0], beyond=())) == 3)
-        everyone = tree(own[0], beyond=())
+        wait_for("the upstream did not start", lambda: len(tree(service.pid, beyond=())) == 3)
+        own = family(service, 2)  # until it has become another program, the upstream is a shell of the service
+        everyone = tree(service.pid, beyond=())
         service.pause()
         wait_for("nothing was paused", lambda: all(state(pid) == b"T" for pid in own))
         (upstream,) = set(everyone) - set(own)
