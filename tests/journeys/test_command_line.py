@@ -68,7 +68,7 @@ def test_logs_show_the_model_servers_words(rig: Hotseat) -> None:
 
 
 def test_logs_show_hotseats_own_lines_among_those_of_the_servers(rig: Hotseat) -> None:
-    """In the order of time: the start, the server's own words, and that it is ready."""
+    """In the order of time, which is later by up to 0.1 s for what a server wrote: a tiny one is ready by then."""
     rig.load("alpha")
     printed = [json.loads(line) for line in rig.cli("logs", "--json").stdout.splitlines()]
     times = [line["at"] for line in printed]
@@ -78,7 +78,7 @@ def test_logs_show_hotseats_own_lines_among_those_of_the_servers(rig: Hotseat) -
     )
 
     assert times == sorted(times)
-    assert starting < loading < ready
+    assert starting < min(loading, ready)
     assert (printed[starting]["model"], printed[starting]["level"]) == (None, "info")
     assert (printed[loading]["model"], printed[loading]["level"]) == ("alpha", None)
 
