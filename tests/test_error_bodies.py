@@ -214,7 +214,7 @@ RENDERED: dict[str, Callable[[HotseatError], tuple[dict[str, str], bytes]]] = {
     "API of OpenAI, text": lambda error: by_api(error, "/v1/models", TEXT),
     "API of OpenAI, object": lambda error: by_api(error, "/v1/models", OPENAI),
     "API of Ollama": lambda error: by_api(error, "/api/show", AUTO, "ollama"),
-    "API of llama.cpp's router": lambda error: parts_of(llama_cpp.refusal(error)),
+    "API of llama.cpp's router": lambda error: parts_of(llama_cpp.refusal(error, None)),
 }
 OF_FILES = (ConfigError, TraceError)
 """Lists of problems, which commands print."""

@@ -43,6 +43,10 @@ class HotseatError(Exception):
         self.message = message
         self.retry_after = retry_after
 
+    def without_names(self) -> HotseatError:
+        """For a key that is for some models: it does not learn the names of others."""
+        return self
+
 
 class NewerFormat(OSError):
     """A stored file that this version must neither read nor change."""
@@ -60,6 +64,14 @@ class ClientError(HotseatError):
     status = 400
     code = "bad_request"
     retry_helps = False
+
+    def __init__(self, message: str, names: str = "", *, retry_after: Seconds | None = None) -> None:
+        """`names` ends the message with names of models that the client has not sent."""
+        super().__init__(message + names, retry_after=retry_after)
+        self._names = names
+
+    def without_names(self) -> HotseatError:
+        return type(self)(self.message.removesuffix(self._names)) if self._names else self
 
 
 class UnknownModel(ClientError):

@@ -67,6 +67,49 @@ def test_the_life_of_a_key(hotseat: ForkedHotseat) -> None:
     assert not any(secret in hotseat.log() for secret in (root, bob, new))
 
 
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedHotseat]:
+    """Two models that nobody starts, and a key for each way to ask."""
+    config = {
+        "models": {name: stub(name) for name in ("alpha", "gamma-secret")},
+        "selectors": {"best": {"strategy": "pin", "targets": ["gamma-secret"]}},
+        "apiKeys": [
+            {"name": "all", "key": "for-all-models", "role": "operate"},
+            {"name": "some", "key": "for-one-model", "role": "operate", "models": ["alpha", "best"]},
+        ],
+    }
+    with ForkedHotseat(config, tmp_path_factory.mktemp("guarded")) as hotseat:
+        yield hotseat
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/chat/completions", {"model": "gamma-secre"}),
+        ("POST", "/v1/chat/completions", {"messages": []}),
+        ("POST", "/api/chat", {"model": "gamma-secre", "messages": []}),
+        ("POST", "/api/show", {"model": "gamma-secre"}),
+        ("POST", "/models/load", {"model": "gamma-secre"}),
+        ("POST", "/models/load", {"model": "best"}),
+        ("GET", "/upstream/gamma-secre/", None),
+        ("GET", "/completion?model=gamma-secre", None),
+        ("GET", "/hotseat/models/gamma-secre/estimate", None),
+        ("GET", "/hotseat/models/gamma-secre", None),
+    ],
+)
+def test_only_a_key_for_all_models_is_told_names(
+    guarded: ForkedHotseat, method: str, path: str, body: dict[str, object] | None
+) -> None:
+    """A misspelt name, a missing one or a selector is answered with names of models, but not to a key for some."""
+    told = {
+        secret: guarded.call(method, path, body, **bearer(secret)).body.decode()
+        for secret in ("for-all-models", "for-one-model")
+    }
+
+    assert "gamma-secret" in told["for-all-models"]
+    assert "gamma-secret" not in told["for-one-model"]
+
+
 def test_keys_survive_restarts(tmp_path: Path) -> None:
     """Also in the process that still serves old clients: the stream of a key that is revoked later is cut."""
     with Hotseat(CONFIG, tmp_path) as hotseat:

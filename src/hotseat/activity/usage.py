@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hotseat.activity.recent import Tokens
+    from hotseat.errors import HotseatError
     from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.settings import ApiKey, Budget
 
@@ -124,6 +125,11 @@ class Account:
             requests = "1 request" if most == 1 else f"{most} requests"
             raise OverLimit(f"this API key is limited to {requests} at a time", retry_after=1)
         self.budgets.take_request()
+
+
+def as_told_to(account: Account | None, error: HotseatError) -> HotseatError:
+    """A key that is for some models does not learn the names of others."""
+    return error.without_names() if account is not None and account.models else error
 
 
 class KeyUse:

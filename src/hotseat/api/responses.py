@@ -13,9 +13,11 @@ from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 
+from hotseat.activity.usage import as_told_to
+from hotseat.api.deps import account_of
 from hotseat.api.disconnect import HUNG_UP, ClientGone
 from hotseat.error_bodies import encodable, retry_headers
-from hotseat.errors import ClientError, HotseatError, LoadFailed
+from hotseat.errors import ClientError, Forbidden, HotseatError, LoadFailed
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ def add_error_handlers(app: FastAPI, deps: ApiDeps) -> None:
         # Whoever may load a model for others may see its server's output.
         if isinstance(error, LoadFailed) and not is_ollamas(request):
             error = error.for_operators()
+        try:
+            error = as_told_to(account_of(request, deps), error)
+        except Forbidden as revoked:
+            error = revoked
         return refusal(request, error, deps.settings().error_format)
 
     async def no_such_route(request: Request, error: Exception) -> Response:

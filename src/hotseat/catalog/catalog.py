@@ -88,7 +88,7 @@ class Catalog:
     def follow(self, name: str) -> NamedModel:
         named_model = self._named_models.get(name)
         if named_model is None:
-            raise UnknownModel(self._unknown(name))
+            raise self._unknown(name)
         return named_model
 
     def choices(self, selector: Selector) -> tuple[Servable, ...]:
@@ -102,11 +102,11 @@ class Catalog:
         """Every name that a client may use, including aliases."""
         return self._named_models.keys()
 
-    def _unknown(self, name: str) -> str:
+    def _unknown(self, name: str) -> UnknownModel:
         if self.active_profile and name in self.profiles[self.active_profile].pins:
-            return f'model "{name}" is disabled by the active profile "{self.active_profile}".'
+            return UnknownModel(f'model "{name}" is disabled by the active profile "{self.active_profile}".')
         advice = did_you_mean(name, self.names()) or " `hotseat list` and GET /v1/models list all models."
-        return f'model "{name}" is not defined in the configuration.{advice}'
+        return UnknownModel(f'model "{name}" is not defined in the configuration.', advice)
 
     def with_profile(self, name: str | None) -> Catalog:
         """A copy with this profile active; with none if there is no such profile."""
@@ -143,13 +143,14 @@ class Catalog:
         if spec is not None:
             return spec
         if name in self.selectors:
-            raise UnknownModel(f'"{name}" is a selector. Name one of its targets: {", ".join(self._own_targets(name))}')
+            targets = ", ".join(self._own_targets(name))
+            raise UnknownModel(f'"{name}" is a selector.', f" Name one of its targets: {targets}")
         if name in self.remotes:
             peer = self.remotes[name].peer
             raise UnknownModel(f'"{name}" is a model of the peer "{peer}": this hotseat cannot load or stop it')
         if name in self.fleet_models:
             raise UnknownModel(f'"{name}" is a model of other hosts. `hotseat fleet status` lists them')
-        raise UnknownModel(self._unknown(name))
+        raise self._unknown(name)
 
     def _own_targets(self, selector: str) -> Iterator[str]:
         return (target for target in self.selectors[selector].targets if target in self._called)
@@ -193,8 +194,9 @@ def model_at(label: str, catalog: Catalog) -> ModelSpec:
     labels = catalog.labels.models
     if label not in labels:
         raise UnknownModel(
-            f"no model has its pages at {label}.localhost.{did_you_mean(label, labels)} If this is a name of this "
-            "host, add it to allowedHosts in the configuration."
+            f"no model has its pages at {label}.localhost. If this is a name of this host, add it to allowedHosts in "
+            "the configuration.",
+            did_you_mean(label, labels),
         )
     named_model = catalog.follow(labels[label])
     if isinstance(named_model, ModelSpec) and named_model.name == labels[label]:

@@ -100,7 +100,7 @@ class FleetAdmin:
         found = self._roster.names.resolve(model)
         if found is None:
             names = [name for name, _ in self._roster.names.present()]
-            raise UnknownModel(f'no host of the fleet has a model named "{model}".{did_you_mean(model, names)}')
+            raise UnknownModel(f'no host of the fleet has a model named "{model}".', did_you_mean(model, names))
         return found
 
     def outlooks(self, model: ModelName) -> list[Outlook]:

@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hotseat.activity.usage import as_told_to
 from hotseat.error_bodies import Dialect, answer
 from hotseat.errors import HotseatError
 from hotseat.relay.access.api_keys import UNTOUCHED
@@ -108,7 +109,7 @@ class Context:
         if head is None:
             self.activity.refused(error.code)
             return Reply(answer(error, Dialect.TEXT, request_id=self.new_id(), close=not keep_alive), keep_alive)
-        error = refusal_for_host(error, head)
+        error = refusal_for_host(as_told_to(self.policy.sender(head).account, error), head)
         self.activity.refused(error.code)
         request_id = request_id or head.request_id or self.new_id()
         if peer and self.policy.has_secrets:

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from hotseat import __version__
+from hotseat.activity.usage import as_told_to
 from hotseat.api.deps import Caller, Deps, permitted
 from hotseat.api.disconnect import LiveStream
 from hotseat.api.llama_cpp_models import (
@@ -92,7 +93,7 @@ async def load(request: Request, deps: Deps, caller: Caller) -> Response:
             raise ClientError(f"model is already running: {spec.name} is loaded or loading")
         await begin(deps.dispatcher.operator.load(spec.name), f"load {spec.name}", deps.tasks)
     except HotseatError as error:
-        return refusal(error)
+        return refusal(error, caller)
     return JSONResponse(RouterSuccess().model_dump())
 
 
@@ -105,7 +106,7 @@ async def unload(request: Request, deps: Deps, caller: Caller) -> Response:
         await begin(deps.dispatcher.operator.unload(spec.name), f"unload {spec.name}", deps.tasks)
     except HotseatError as error:
         # The router has 400 for a model that does not exist and for one that does not run.
-        return refusal(error, HTTPStatus.BAD_REQUEST if error.status in (404, 409) else None)
+        return refusal(error, caller, HTTPStatus.BAD_REQUEST if error.status in (404, 409) else None)
     return JSONResponse(RouterSuccess().model_dump())
 
 
@@ -142,7 +143,7 @@ async def props(
     try:
         spec = permitted(model, deps, caller)
     except HotseatError as error:
-        return refusal(error, HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.NOT_FOUND else None)
+        return refusal(error, caller, HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.NOT_FOUND else None)
     return await props_of_model(deps, spec, None if caller else request.headers.get("authorization"))
 
 
@@ -203,7 +204,8 @@ def _log_failure(task: asyncio.Task[HotseatError | None]) -> None:
         log.warning("failed in the background action=%r error=%r", task.get_name(), error.message)
 
 
-def refusal(error: HotseatError, status: int | None = None) -> Response:
+def refusal(error: HotseatError, caller: Account | None, status: int | None = None) -> Response:
+    error = as_told_to(caller, error)
     return problem(status or error.status, error.message, retry_headers(error))
 
 

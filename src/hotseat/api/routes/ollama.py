@@ -241,7 +241,7 @@ def known_model(name: str, catalog: Catalog) -> NamedModel:
     if found is None:
         short = name[:LONGEST_QUOTE]
         hint = did_you_mean(short, catalog.names())
-        raise UnknownModel(f"model '{short}' not found{'.' if hint else ''}{hint}")
+        raise UnknownModel(f"model '{short}' not found", f".{hint}" if hint else "")
     return found
 
 

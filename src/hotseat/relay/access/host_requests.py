@@ -131,7 +131,7 @@ def destination_for_host(head: RequestHead, catalog: Catalog, paths: PathTable) 
 def refusal_for_host(error: HotseatError, head: RequestHead) -> HotseatError:
     """The error in the form that the forwarding host understands."""
     if FROM_HOST in head.known and isinstance(error, UNDONE):
-        return NotServed(error.message)
+        return NotServed(error.without_names().message)
     if FROM_HOST in head.known and isinstance(error, LoadFailed):
         return NotLoaded(error.message, retry_after=error.retry_after)
     return error

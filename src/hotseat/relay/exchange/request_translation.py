@@ -96,4 +96,4 @@ def _named(name: str, catalog: Catalog) -> NamedModel:
         return named_model
     short = shortened(name)
     hint = did_you_mean(short, catalog.names())
-    raise UnknownModel(f"model '{short}' not found{'.' if hint else ''}{hint}")
+    raise UnknownModel(f"model '{short}' not found", f".{hint}" if hint else "")

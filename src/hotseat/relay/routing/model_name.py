@@ -184,7 +184,7 @@ def _unknown_in_url(rest: bytes, catalog: Catalog) -> UnknownModel:
     names = list(catalog.names())
     guesses = (shortened("/".join(segments[:count])) for count in range(1, len(segments) + 1))
     hint = next((hint for guess in guesses if (hint := did_you_mean(guess, names))), "")
-    return UnknownModel(f'model "{shortened(segments[0])}" is not defined in the configuration.{hint}')
+    return UnknownModel(f'model "{shortened(segments[0])}" is not defined in the configuration.', hint)
 
 
 def _model_in_query(query: bytes) -> str | None:
@@ -271,7 +271,7 @@ def name_for_v1(named: str | None, catalog: Catalog) -> NamedModel:
         return catalog.resolve(catalog.default_model)
     if only := catalog.only_model():
         return only
-    raise ClientError(f"`model` is missing in the request. Name one of: {_some_names(catalog)}")
+    raise ClientError("`model` is missing in the request.", f" Name one of: {_some_names(catalog)}")
 
 
 def _configured(name: str, catalog: Catalog) -> NamedModel:
