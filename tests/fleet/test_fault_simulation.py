@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.uncounted
 
 PARTS = 10
-SEEDS = by_depth(4, deep=200)
+SEEDS = by_depth(2, deep=200)
 """In each part."""
 
 

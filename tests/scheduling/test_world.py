@@ -18,7 +18,7 @@ from hotseat.scheduling import plan
 pytestmark = pytest.mark.uncounted
 
 test_the_promises_hold_in_any_world = Chaos.TestCase
-test_the_promises_hold_in_any_world.settings = settings(max_examples=2 * settings().max_examples)
+test_the_promises_hold_in_any_world.settings = settings(max_examples=settings().max_examples)
 
 
 @pytest.mark.parametrize("seed", range(30))
