@@ -43,8 +43,8 @@ def add_error_handlers(app: FastAPI, deps: ApiDeps) -> None:
             error = error.for_operators()
         try:
             error = as_told_to(account_of(request, deps), error)
-        except Forbidden as revoked:
-            error = revoked
+        except Forbidden:  # its key was revoked meanwhile
+            error = error.without_names()
         return refusal(request, error, deps.settings().error_format)
 
     async def no_such_route(request: Request, error: Exception) -> Response:
